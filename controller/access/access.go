@@ -65,6 +65,17 @@ type Object struct {
 	Name      string
 	Team      string
 	User      string
+	// Operation names what the native API does to a sandbox (OpSandboxExec and its kin), so that approvals cover it
+	// there. Other surfaces leave it empty; other kinds need no name, verb and kind say enough.
+	Operation string
+	// Audience is who a template is visible to; empty means everybody.
+	Audience []Audience
+}
+
+// Audience is one rule of who may see a shared object: a team, and in it certain users. Empty means any.
+type Audience struct {
+	Team  string
+	Users []string
 }
 
 // Authenticator turns a presented key (`agbx_…` or `e2b_…`) into a Caller.
