@@ -1,0 +1,173 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
+	"time"
+
+	"navix.sh/agentbox/controller/claim"
+)
+
+// Limits of the connections kept to one sandbox.
+const (
+	idlePerPort    = 16
+	idleTimeout    = 30 * time.Second
+	dialAttempt    = 10 * time.Second
+	headerMaxBytes = 1 << 20
+)
+
+// dialPauses are the waits between attempts to reach a port that nothing listens on yet (as E2B's proxy has them).
+var dialPauses = []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond, 400 * time.Millisecond}
+
+// dialError means that a connection to a port of a sandbox could not be made.
+type dialError struct{ err error }
+
+func (e *dialError) Error() string { return e.err.Error() }
+func (e *dialError) Unwrap() error { return e.err }
+
+// backend holds the pooled connections to one sandbox until the sandbox ends.
+type backend struct {
+	route claim.Route
+	// http1 and h2c record activity with every byte; quiet does not, for health probes.
+	http1, h2c, quiet *http.Transport
+}
+
+// backendOf returns the backend of a sandbox's current claim.
+func (g *Gateway) backendOf(id string, route claim.Route) *backend {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if b, ok := g.backends[id]; ok && b.route.Done == route.Done {
+		return b
+	}
+	touch := func() { g.claims.Touch(id) }
+	b := &backend{
+		route: route,
+		http1: transport(route, touch, false),
+		h2c:   transport(route, touch, true),
+		quiet: transport(route, nil, false),
+	}
+	select {
+	case <-g.closed: // serve this request, keep nothing
+		return b
+	default:
+	}
+	g.backends[id] = b
+	g.watchers.Add(1)
+	go g.dropAtEnd(id, b)
+	return b
+}
+
+// dropAtEnd forgets a backend when its sandbox ends or the gateway closes.
+func (g *Gateway) dropAtEnd(id string, b *backend) {
+	defer g.watchers.Done()
+	select {
+	case <-b.route.Done:
+	case <-g.closed:
+	}
+	g.mu.Lock()
+	if g.backends[id] == b {
+		delete(g.backends, id)
+	}
+	g.mu.Unlock()
+	for _, t := range []*http.Transport{b.http1, b.h2c, b.quiet} {
+		t.CloseIdleConnections()
+	}
+}
+
+func transport(route claim.Route, touch func(), h2c bool) *http.Transport {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(!h2c)
+	protocols.SetUnencryptedHTTP2(h2c)
+	return &http.Transport{
+		Proxy:                  nil,
+		DialContext:            dialer(route, touch),
+		Protocols:              protocols,
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    idlePerPort,
+		IdleConnTimeout:        idleTimeout,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: headerMaxBytes,
+	}
+}
+
+// dialer reaches the ports of one sandbox. Of the address it reads the port alone.
+func dialer(route claim.Route, touch func()) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, _, addr string) (net.Conn, error) {
+		_, text, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, err
+		}
+		port, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, fmt.Errorf("port %q of a sandbox: %w", text, err)
+		}
+		conn, err := dial(ctx, route, port)
+		if err != nil {
+			return nil, &dialError{err}
+		}
+		if touch == nil {
+			return conn, nil
+		}
+		return &activeConn{Conn: conn, touch: touch}, nil
+	}
+}
+
+// dial tries again while the port is closed and the sandbox lives.
+func dial(ctx context.Context, route claim.Route, port int) (net.Conn, error) {
+	for attempt := 0; ; attempt++ {
+		one, cancel := context.WithTimeout(ctx, dialAttempt)
+		conn, err := route.Dial(one, port)
+		cancel()
+		if err == nil {
+			return conn, nil
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) || attempt == len(dialPauses) {
+			return nil, err
+		}
+		pause := time.NewTimer(dialPauses[attempt])
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, ctx.Err()
+		case <-route.Done:
+			pause.Stop()
+			return nil, err
+		}
+	}
+}
+
+// activeConn records activity with every byte that moves, whatever protocol moves it.
+type activeConn struct {
+	net.Conn
+	touch func()
+}
+
+func (c *activeConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.touch()
+	}
+	return n, err
+}
+
+func (c *activeConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if n > 0 {
+		c.touch()
+	}
+	return n, err
+}
+
+// CloseWrite passes the end of one direction of an upgraded connection on.
+func (c *activeConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Conn.Close()
+}
