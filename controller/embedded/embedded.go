@@ -12,6 +12,8 @@ import (
 
 // Options says where the embedded platform lives and how it runs sandboxes.
 type Options struct {
+	// ClusterID is what the first environment names as its cluster.
+	ClusterID string
 	// DataDir holds everything that persists; one process at a time owns it.
 	DataDir string
 	// BinDir holds the helper binaries (envd, and the launcher of the built-in runtime); by default the folder of

@@ -1,0 +1,166 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	clientset "k8s.io/client-go/kubernetes"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"navix.sh/agentbox/controller/api/v1alpha1"
+	"navix.sh/agentbox/controller/claim"
+	"navix.sh/agentbox/controller/e2b"
+	"navix.sh/agentbox/controller/embedded"
+	"navix.sh/agentbox/controller/native"
+)
+
+// kubernetes is the API that the controller works on, and how it reaches Pods there. Beyond this file nothing knows
+// whether it is a cluster's or the embedded one.
+type kubernetes struct {
+	Name       string // for people: "embedded" or the server's address
+	Config     *rest.Config
+	Kubeconfig string // a kubeconfig for kubectl; empty on a cluster
+	Runtime    string // what isolates the sandboxes, for people
+	Dial       claim.DialFunc
+	Logs       native.LogReader
+	Stop       func(context.Context) error
+}
+
+func connect(ctx context.Context, s Settings, log *slog.Logger) (*kubernetes, error) {
+	config, err := clusterConfig(s)
+	if err != nil {
+		return nil, err
+	}
+	if config == nil {
+		return connectEmbedded(ctx, s, log)
+	}
+	// The claim path must not wait for the client's own rate limit.
+	config.QPS, config.Burst = 500, 1000
+	clients, err := clientset.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes client: %w", err)
+	}
+	if _, err := clients.Discovery().ServerVersion(); err != nil {
+		return nil, fmt.Errorf("the Kubernetes API at %s does not answer: %w; check --kubeconfig", config.Host, err)
+	}
+	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}
+	return &kubernetes{
+		Name: config.Host, Config: config, Runtime: "the cluster's",
+		Dial: func(ctx context.Context, podIP string, port int) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", net.JoinHostPort(podIP, strconv.Itoa(port)))
+		},
+		Logs: clusterLogs(clients),
+		Stop: func(context.Context) error { return nil },
+	}, nil
+}
+
+// clusterConfig finds the cluster to use; nil means that there is none and the embedded API is wanted.
+func clusterConfig(s Settings) (*rest.Config, error) {
+	if s.Kubeconfig != "" {
+		c, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("--kubeconfig %s: %w", s.Kubeconfig, err)
+		}
+		return c, nil
+	}
+	if os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
+		c, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("in-cluster configuration: %w", err)
+		}
+		return c, nil
+	}
+	return nil, nil
+}
+
+func connectEmbedded(ctx context.Context, s Settings, log *slog.Logger) (*kubernetes, error) {
+	p, err := embedded.Start(ctx, embedded.Options{
+		DataDir: s.DataDir, Runtime: s.Runtime, ClusterID: s.ClusterID, Logger: log.With("component", "embedded"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &kubernetes{
+		Name: "embedded", Config: p.Config, Kubeconfig: p.Kubeconfig, Runtime: p.Runtime,
+		Dial: p.Dial, Logs: embeddedLogs(p), Stop: p.Stop,
+	}, nil
+}
+
+// clusterLogs reads container logs from the cluster's kubelets.
+func clusterLogs(clients clientset.Interface) native.LogReader {
+	return func(ctx context.Context, q native.LogQuery) (io.ReadCloser, error) {
+		return clients.CoreV1().Pods(q.Namespace).GetLogs(q.Pod, podLogOptions(q)).Stream(ctx)
+	}
+}
+
+func embeddedLogs(p *embedded.Platform) native.LogReader {
+	return func(ctx context.Context, q native.LogQuery) (io.ReadCloser, error) {
+		return p.Logs(ctx, q.Namespace, q.Pod, podLogOptions(q))
+	}
+}
+
+// sandboxLogs reads the log that a sandbox wrote since it was claimed.
+func sandboxLogs(logs native.LogReader) e2b.LogReader {
+	return func(ctx context.Context, sb claim.Sandbox, since time.Time, lines int64) (io.ReadCloser, error) {
+		return logs(ctx, native.LogQuery{Namespace: sb.Owner.Namespace, Pod: sb.Pod, Since: since, Lines: lines})
+	}
+}
+
+func podLogOptions(q native.LogQuery) *corev1.PodLogOptions {
+	o := &corev1.PodLogOptions{Container: q.Container, Follow: q.Follow, Timestamps: true}
+	if q.Lines > 0 {
+		o.TailLines = &q.Lines
+	}
+	if !q.Since.IsZero() {
+		since := metav1.NewTime(q.Since)
+		o.SinceTime = &since
+	}
+	return o
+}
+
+// newManager makes the controller-runtime manager: own Pods only in the cache, leadership released on shutdown.
+func newManager(s Settings, kube *kubernetes) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := clientscheme.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	ofPools, err := labels.NewRequirement(v1alpha1.LabelPool, selection.Exists, nil)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(kube.Config, ctrl.Options{
+		Scheme:  scheme,
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}: {Label: labels.NewSelector().Add(*ofPools)},
+		}},
+		LeaderElection:                true,
+		LeaderElectionID:              "controller." + v1alpha1.GroupName,
+		LeaderElectionNamespace:       s.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("controller manager: %w", err)
+	}
+	return mgr, nil
+}

@@ -1,0 +1,53 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"github.com/go-logr/logr"
+	"io"
+	"k8s.io/klog/v2"
+	"log/slog"
+)
+
+func newLogger(s Settings, w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.LogLevel)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", s.LogLevel)
+	}
+	o := &slog.HandlerOptions{Level: level}
+	switch s.LogFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: want text or json", s.LogFormat)
+}
+
+// keepKubernetesQuiet sends the chatter of the Kubernetes libraries through our logger at debug level.
+func keepKubernetesQuiet(log *slog.Logger) {
+	klog.SetLogger(logr.FromSlogHandler(quiet{log.With("component", "kubernetes").Handler()}))
+}
+
+// quiet demotes what is not an error to debug.
+type quiet struct{ slog.Handler }
+
+func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {
+	return q.Handler.Enabled(ctx, demote(l))
+}
+
+func (q quiet) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = demote(r.Level)
+	return q.Handler.Handle(ctx, r)
+}
+
+func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
+
+func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
+
+func demote(l slog.Level) slog.Level {
+	if l < slog.LevelError {
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
+}
