@@ -31,6 +31,7 @@ const (
 	Unreachable       = "UNREACHABLE"
 	NotConfigured     = "NOT_CONFIGURED"
 	Interrupted       = "INTERRUPTED"
+	QueryFailed       = "QUERY_FAILED"
 )
 
 // Exit codes of the program. Scripts branch on them, so they never change meaning.
@@ -60,7 +61,7 @@ type Exit struct {
 var Exits = []Exit{
 	{ExitOK, "done; an empty list is done", nil},
 	{ExitFailure, "the server failed or answered with something that is not its API, or a bug", []string{
-		ServerError, BadResponse, NotImplemented, Internal}},
+		ServerError, BadResponse, NotImplemented, QueryFailed, Internal}},
 	{ExitUsage, "usage: grammar, flags, filters, the body; nothing was sent", []string{
 		UnknownCommand, UnknownResource, "UNKNOWN_CHILD", "NOT_A_ROOT", "NO_ADDRESS", "MISSING_ID", "INVALID_ID", "TOO_MANY_WORDS",
 		"NOT_READABLE", "UNSUPPORTED_VERB", "WRONG_VERB_TARGET", UnknownFlag, UnknownField, UnknownContext, AmbiguousCluster,
