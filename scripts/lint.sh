@@ -3,7 +3,7 @@
 set -eu
 go=${GO:-go}
 
-unformatted=$(gofmt -l $(git ls-files '*.go'))
+unformatted=$(git ls-files '*.go' | xargs gofmt -l)
 if [ -n "$unformatted" ]; then
 	echo "gofmt would change (run gofmt -w on them):"
 	echo "$unformatted"

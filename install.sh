@@ -1,0 +1,249 @@
+#!/bin/sh
+# install.sh puts abx on this machine and its skills where agents read them.
+#
+#   curl -fsSL BASE/install.sh | AGBX_CLI_BASE=BASE sh
+#
+# Nothing is installed before it is verified: the list of checksums against the release key, and every file against
+# that list. It asks for no password and edits no shell start-up file.
+#
+# Options (after `sh -s --` when piped):
+#   --with-controller   also install controller, envd and sandbox-init (Linux)
+#   --no-skills         install no skills
+#   --uninstall         remove what this script installs
+#   --help
+#
+# Environment:
+#   AGBX_CLI_BASE       where releases are served; a release's own install.sh knows its address
+#   AGBX_CLI_VERSION    install this version instead of the latest, for instance v1.2.3
+#   AGBX_BIN_DIR        default ~/.local/bin
+#   AGBX_SKILL_DIR      default ~/.agents/skills
+#   AGBX_CLI_PUBLIC_KEY PEM file of the release key; a release's own install.sh carries it
+#   AGBX_INSECURE_SKIP_SIGNATURE=1   install without checking who made the release (checksums are still checked)
+
+# Everything is in functions and the last line calls main: a half-downloaded script does nothing.
+
+# `make release` fills these two in.
+release_base=''
+release_key=''
+
+say() { printf '%s\n' "$*"; }
+warn() { printf 'install.sh: %s\n' "$*" >&2; }
+die() {
+	warn "$1"
+	shift
+	for line in "$@"; do warn "  $line"; done
+	exit 1
+}
+
+usage() {
+	sed -n '2,/^$/s/^# \{0,1\}//p' "$0" 2>/dev/null | grep . || say "install.sh [--with-controller] [--no-skills] [--uninstall] [--help]"
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# fetch URL FILE: download to FILE; a failure of any kind leaves no FILE.
+fetch() {
+	if have curl; then
+		curl -fsSL --retry 2 --connect-timeout 20 -o "$2" "$1" || { rm -f "$2"; return 1; }
+	elif have wget; then
+		wget -q -T 20 -O "$2" "$1" || { rm -f "$2"; return 1; }
+	else
+		die "neither curl nor wget is on this machine" "install one of them and run this again"
+	fi
+}
+
+sha256_of() {
+	if have sha256sum; then
+		sha256sum "$1" | cut -d' ' -f1
+	elif have shasum; then
+		shasum -a 256 "$1" | cut -d' ' -f1
+	elif have openssl; then
+		openssl dgst -sha256 "$1" | sed 's/^.*= *//'
+	else
+		die "no tool for SHA-256 here (sha256sum, shasum or openssl), so nothing can be verified" \
+			"install one of them and run this again; nothing was installed"
+	fi
+}
+
+platform() {
+	os=$(uname -s)
+	case $os in
+	Linux) os=linux ;;
+	Darwin) os=darwin ;;
+	*) die "no build for $os" "there are builds for Linux and macOS; on Windows download abx-windows-amd64.exe from the release" ;;
+	esac
+	arch=$(uname -m)
+	case $arch in
+	x86_64 | amd64) arch=amd64 ;;
+	aarch64 | arm64) arch=arm64 ;;
+	*) die "no build for processor $arch" "there are builds for amd64 and arm64" ;;
+	esac
+}
+
+# verify_signature: who made the list of checksums?
+verify_signature() {
+	if [ "${AGBX_INSECURE_SKIP_SIGNATURE:-}" = 1 ]; then
+		warn "WARNING: AGBX_INSECURE_SKIP_SIGNATURE=1: not checking who made this release"
+		return
+	fi
+	key=$work/release.pem
+	if [ -n "${AGBX_CLI_PUBLIC_KEY:-}" ]; then
+		cp "$AGBX_CLI_PUBLIC_KEY" "$key" || die "cannot read AGBX_CLI_PUBLIC_KEY=$AGBX_CLI_PUBLIC_KEY"
+	elif [ -n "$release_key" ]; then
+		printf '%s\n' "$release_key" >"$key"
+	else
+		die "this install.sh carries no release key, so the release cannot be verified" \
+			"use the install.sh of a release, or name the key's PEM file with AGBX_CLI_PUBLIC_KEY" \
+			"AGBX_INSECURE_SKIP_SIGNATURE=1 installs without this check; nothing was installed"
+	fi
+	have openssl || die "openssl is needed to verify the release's signature" \
+		"install it and run this again; nothing was installed"
+	fetch "$base/SHA256SUMS.sig" "$work/SHA256SUMS.sig" ||
+		die "the release has no signature ($base/SHA256SUMS.sig)" "nothing was installed"
+	openssl dgst -sha256 -verify "$key" -signature "$work/SHA256SUMS.sig" "$work/SHA256SUMS" >/dev/null 2>&1 ||
+		die "the signature of $base/SHA256SUMS is not by the release key" \
+			"the release was tampered with, or another key signed it; nothing was installed"
+}
+
+# download NAME: fetch a file of the release and hold it to the list of checksums.
+download() {
+	want=$(awk -v name="$1" '$2 == name || $2 == "*" name {print $1}' "$work/SHA256SUMS")
+	case $want in
+	'') die "the release lists no checksum for $1" "nothing was installed" ;;
+	*[!0-9a-f]*) die "the release's checksum for $1 is malformed" "nothing was installed" ;;
+	esac
+	[ ${#want} -eq 64 ] || die "the release's checksum for $1 is malformed" "nothing was installed"
+	fetch "$base/$1" "$work/$1" || die "cannot download $base/$1" "nothing was installed; try again"
+	got=$(sha256_of "$work/$1") || exit 1
+	[ "$got" = "$want" ] || die "checksum mismatch for $1" "want $want" "got  $got" \
+		"the download is damaged or was tampered with; nothing was installed"
+}
+
+# place FILE TARGET: replace TARGET in one step.
+place() {
+	if cp "$1" "$2.new.$$" && chmod 755 "$2.new.$$" && mv -f "$2.new.$$" "$2"; then
+		return
+	fi
+	rm -f "$2.new.$$"
+	die "cannot write $2" "choose another folder with AGBX_BIN_DIR"
+}
+
+make_dir() {
+	if mkdir -p "$1" 2>/dev/null && [ -w "$1" ]; then return; fi
+	die "cannot write to $1" "choose another folder with $2"
+}
+
+install_skills() {
+	make_dir "$skill_dir" AGBX_SKILL_DIR
+	"$bin_dir/abx" skills install --dir "$skill_dir" >/dev/null ||
+		die "abx is installed, but its skills could not be written to $skill_dir" "try: abx skills install --dir DIR"
+	say "skills:    $skill_dir"
+}
+
+path_advice() {
+	case ":$PATH:" in
+	*":$bin_dir:"*)
+		found=$(command -v abx 2>/dev/null || true)
+		if [ -n "$found" ] && [ "$found" != "$bin_dir/abx" ]; then
+			warn "another abx comes first on the PATH: $found"
+			warn "  remove it, or put $bin_dir before its folder"
+		fi
+		;;
+	*)
+		say ""
+		say "$bin_dir is not on your PATH. For this shell and new ones:"
+		case ${SHELL##*/} in
+		fish) say "  fish_add_path \"$bin_dir\"" ;;
+		zsh) say "  export PATH=\"$bin_dir:\$PATH\"      # and the same line in ~/.zprofile" ;;
+		*) say "  export PATH=\"$bin_dir:\$PATH\"      # and the same line in ~/.profile" ;;
+		esac
+		;;
+	esac
+}
+
+uninstall() {
+	removed=
+	for name in abx controller envd sandbox-init; do
+		if [ -f "$bin_dir/$name" ] && [ -f "$bin_dir/.agentbox-files" ] && grep -qx "$name" "$bin_dir/.agentbox-files"; then
+			rm -f "$bin_dir/$name" && removed="$removed $name"
+		fi
+	done
+	rm -f "$bin_dir/.agentbox-files"
+	for dir in "$skill_dir"/abx-*; do
+		if [ -f "$dir/SKILL.md" ] && grep -q 'agentbox-skill' "$dir/SKILL.md"; then
+			rm -rf "$dir" && removed="$removed ${dir##*/}"
+		fi
+	done
+	if [ -n "$removed" ]; then say "removed:$removed"; else say "nothing of AgentBox in $bin_dir and $skill_dir"; fi
+	say "contexts and keys were left alone: abx kept them in ${XDG_CONFIG_HOME:-~/.config}/abx"
+}
+
+record() { grep -qx "$1" "$bin_dir/.agentbox-files" 2>/dev/null || printf '%s\n' "$1" >>"$bin_dir/.agentbox-files"; }
+
+main() {
+	set -eu
+	controller=
+	skills=1
+	action=install
+	for arg in "$@"; do
+		case $arg in
+		--with-controller) controller=1 ;;
+		--no-skills) skills= ;;
+		--uninstall) action=uninstall ;;
+		--help | -h) usage; return 0 ;;
+		*) die "unknown option $arg" "known: --with-controller --no-skills --uninstall --help" ;;
+		esac
+	done
+	bin_dir=${AGBX_BIN_DIR:-$HOME/.local/bin}
+	skill_dir=${AGBX_SKILL_DIR:-$HOME/.agents/skills}
+	if [ "$action" = uninstall ]; then
+		uninstall
+		return 0
+	fi
+
+	base=${AGBX_CLI_BASE:-$release_base}
+	base=${base%/}
+	[ -n "$base" ] || die "no address to install from" \
+		"use the install.sh of a release, or name its address: AGBX_CLI_BASE=https://… sh install.sh"
+	if [ -n "${AGBX_CLI_VERSION:-}" ]; then
+		base=${base%/latest}/$AGBX_CLI_VERSION
+	fi
+	platform
+	if [ -n "$controller" ] && [ "$os" != linux ]; then
+		die "--with-controller: the controller runs sandboxes on Linux only" "leave the option out to install abx"
+	fi
+	make_dir "$bin_dir" AGBX_BIN_DIR
+	work=$(mktemp -d)
+	trap 'rm -rf "$work"' EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+
+	fetch "$base/SHA256SUMS" "$work/SHA256SUMS" || die "no release at $base" "is the address right, and the network there?"
+	verify_signature
+	download VERSION
+	version=$(cat "$work/VERSION")
+	if [ -n "${AGBX_CLI_VERSION:-}" ] && [ "$version" != "$AGBX_CLI_VERSION" ]; then
+		die "asked for $AGBX_CLI_VERSION, but $base holds $version" "nothing was installed"
+	fi
+	download "abx-$os-$arch"
+	if [ -n "$controller" ]; then
+		for name in controller envd sandbox-init; do download "$name-linux-$arch"; done
+	fi
+
+	place "$work/abx-$os-$arch" "$bin_dir/abx"
+	record abx
+	say "installed: $bin_dir/abx $version"
+	if [ -n "$controller" ]; then
+		for name in controller envd sandbox-init; do
+			place "$work/$name-linux-$arch" "$bin_dir/$name"
+			record "$name"
+		done
+		say "installed: $bin_dir/controller, with envd and sandbox-init beside it"
+	fi
+	[ -z "$skills" ] || install_skills
+	path_advice
+	say ""
+	say "next: abx context set NAME --endpoint URL --api-key-stdin, then abx agent-context"
+}
+
+main "$@"
