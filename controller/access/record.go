@@ -73,7 +73,7 @@ func (k Key) toSecret(namespace string) *corev1.Secret {
 				v1alpha1.LabelKeyNamespace: labelValue(k.Namespace),
 				v1alpha1.LabelKeyUser:      labelValue(k.User),
 				v1alpha1.LabelKeyTeam:      labelValue(k.Team),
-				v1alpha1.LabelKeyHash: k.ID,
+				v1alpha1.LabelKeyHash:      k.ID,
 			},
 		},
 		Type: corev1.SecretTypeOpaque,

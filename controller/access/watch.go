@@ -97,7 +97,7 @@ func (s *Store) listWatch() toolscache.ListerWatcher {
 			Raw:           &o,
 		}
 	}
-	lw := &toolscache.ListWatch{
+	return listThenWatch{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			var list corev1.SecretList
 			err := s.client.List(ctx, &list, options(o))
@@ -106,9 +106,15 @@ func (s *Store) listWatch() toolscache.ListerWatcher {
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return s.client.Watch(ctx, &corev1.SecretList{}, options(o))
 		},
-	}
-	return toolscache.ToListWatcherWithWatchListSemantics(lw, s.client)
+	}}
 }
+
+// listThenWatch keeps the reflector from reading the list as a stream: keys are few, and not every API server or
+// client can.
+type listThenWatch struct{ *toolscache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is what the reflector asks.
+func (listThenWatch) IsWatchListSemanticsUnSupported() bool { return true }
 
 // flushLastUsed writes down the uses since the last time. What cannot be written is tried again next time.
 func (s *Store) flushLastUsed(ctx context.Context) {
