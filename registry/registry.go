@@ -192,9 +192,9 @@ type Response struct {
 	MediaType string // of the answer's main form; empty when it has no body
 	Schema    string // component name; empty when the body has no named schema
 	// DryRun says that the same status answers a dry run, with DryRunSchema instead of Schema.
-	DryRun bool
-	Example   string // JSON; empty when the body is not JSON
-	Headers   []string
+	DryRun  bool
+	Example string // JSON; empty when the body is not JSON
+	Headers []string
 	// Stream says that the answer can also be text/event-stream.
 	Stream bool
 }
