@@ -33,7 +33,7 @@ type Options struct {
 	// Domain is the suffix of sandbox host names, with a port where clients need one. Empty: the client's own domain.
 	Domain string
 	// Logs reads what the main container of a sandbox wrote; nil answers 501.
-	Logs LogReader
+	Logs   LogReader
 	Logger *slog.Logger
 }
 
