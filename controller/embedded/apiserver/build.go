@@ -1,0 +1,160 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/subtle"
+	"net"
+	"net/http"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	extapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	extoptions "k8s.io/apiextensions-apiserver/pkg/cmd/server/options"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/endpoints/openapi"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+	"k8s.io/component-base/compatibility"
+)
+
+// kubernetesVersion is what the API says it is: that of the libraries it is made of.
+const kubernetesVersion = "1.37"
+
+// build makes one generic API server out of the CRD server and the built-in types, so that discovery, OpenAPI and the
+// handler chain are the same for all of them.
+func build(storeEndpoint string, tls net.Listener, creds *credentials, inProcess *restclient.Config) (*server.GenericAPIServer, error) {
+	certificate, err := dynamiccertificates.NewStaticCertKeyContent("apiserver", creds.cert, creds.key)
+	if err != nil {
+		return nil, err
+	}
+	admission := &namespaceAdmission{protected: protectedNamespaces}
+
+	c := server.NewRecommendedConfig(extapiserver.Codecs)
+	c.EffectiveVersion = compatibility.NewEffectiveVersionFromString(kubernetesVersion, "", "")
+	c.SecureServing = &server.SecureServingInfo{Listener: tls, Cert: certificate}
+	c.LoopbackClientConfig = loopbackConfig(inProcess)
+	c.Authentication.Authenticator = tokenAuthenticator(creds.token)
+	c.Authorization.Authorizer = authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)
+	c.AdmissionControl = admission
+	c.EnableProfiling = false
+	c.EnableIndex = false
+	// Reconcilers and claims of this process are the clients; they hold themselves back.
+	c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = 2000, 2000
+	namer := openapi.NewDefinitionNamer(extapiserver.Scheme, published)
+	c.OpenAPIConfig = server.DefaultOpenAPIConfig(definitions, namer)
+	c.OpenAPIV3Config = server.DefaultOpenAPIV3Config(definitions, namer)
+	c.OpenAPIConfig.Info.Title, c.OpenAPIV3Config.Info.Title = "AgentBox", "AgentBox"
+
+	crdStorage := etcdOptions(storeEndpoint, "/registry/apiextensions.kubernetes.io", extapiserver.Codecs.LegacyCodec(apiextensionsv1.SchemeGroupVersion))
+	if err := crdStorage.ApplyTo(&c.Config); err != nil {
+		return nil, err
+	}
+	c.MergedResourceConfig = extapiserver.DefaultAPIResourceConfigSource()
+
+	completed := (&extapiserver.Config{
+		GenericConfig: c,
+		ExtraConfig: extapiserver.ExtraConfig{
+			MasterCount:          1,
+			CRDRESTOptionsGetter: extoptions.NewCRDRESTOptionsGetter(*crdStorage, c.ResourceTransformers, c.StorageObjectCountTracker),
+		},
+	}).Complete()
+	// The CRD server leaves the list of groups to an aggregator; here it is the only server.
+	completed.GenericConfig.EnableDiscovery = true
+	crds, err := completed.New(server.NewEmptyDelegate())
+	if err != nil {
+		return nil, err
+	}
+	core := etcdOptions(storeEndpoint, "/registry/core", storageCodec())
+	core.StorageConfig.StorageObjectCountTracker = c.StorageObjectCountTracker
+	factory := &options.SimpleStorageFactory{StorageConfig: core.StorageConfig}
+	if err := install(crds.GenericAPIServer, core.CreateRESTOptionsGetter(factory, nil), admission); err != nil {
+		return nil, err
+	}
+	return crds.GenericAPIServer, nil
+}
+
+func etcdOptions(endpoint, prefix string, codec runtime.Codec) *options.EtcdOptions {
+	c := storagebackend.NewDefaultConfig(prefix, codec)
+	c.Transport.ServerList = []string{endpoint}
+	o := options.NewEtcdOptions(c)
+	o.SkipHealthEndpoints = true
+	return o
+}
+
+// storageCodec stores the built-in types as protobuf, which is smaller and quicker than JSON.
+func storageCodec() runtime.Codec {
+	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	gvs := schema.GroupVersions(scheme.PrioritizedVersionsAllGroups())
+	return codecs.CodecForVersions(info.Serializer, codecs.UniversalDeserializer(), gvs, gvs)
+}
+
+// install adds the built-in types to a server.
+func install(s *server.GenericAPIServer, opts generic.RESTOptionsGetter, admission *namespaceAdmission) error {
+	groups := map[string]*server.APIGroupInfo{}
+	for _, r := range resources() {
+		info := groups[r.group]
+		if info == nil {
+			i := server.NewDefaultAPIGroupInfo(r.group, scheme, parameterCodec, codecs)
+			info = &i
+			groups[r.group] = info
+		}
+		storage, err := r.storage(opts)
+		if err != nil {
+			return err
+		}
+		if info.VersionedResourcesStorageMap[r.version] == nil {
+			info.VersionedResourcesStorageMap[r.version] = map[string]rest.Storage{}
+		}
+		for path, st := range storage {
+			info.VersionedResourcesStorageMap[r.version][path] = st
+		}
+		if r.plural == "namespaces" {
+			admission.namespaces = storage[r.plural].(rest.Getter)
+		}
+	}
+	for name, info := range groups {
+		var err error
+		if name == "" {
+			err = s.InstallLegacyAPIGroup(server.DefaultLegacyAPIPrefix, info)
+		} else {
+			err = s.InstallAPIGroup(info)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tokenAuthenticator knows one user, the administrator, by a bearer token.
+func tokenAuthenticator(token string) authenticator.Request {
+	admin := &user.DefaultInfo{Name: "agentbox:admin", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
+	return bearertoken.New(authenticator.TokenFunc(func(_ context.Context, presented string) (*authenticator.Response, bool, error) {
+		if subtle.ConstantTimeCompare([]byte(presented), []byte(token)) != 1 {
+			return nil, false, nil
+		}
+		return &authenticator.Response{User: admin}, true, nil
+	}))
+}
+
+// loopbackConfig is what the server's own controllers use. It shows the token in its transport and not in its
+// BearerToken, for which the generic server would add an authenticator that does not compare in constant time.
+func loopbackConfig(c *restclient.Config) *restclient.Config {
+	c = restclient.CopyConfig(c)
+	token := c.BearerToken
+	c.BearerToken = ""
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return transport.NewBearerAuthRoundTripper(token, next)
+	})
+	return c
+}
