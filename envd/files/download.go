@@ -1,0 +1,97 @@
+package files
+
+import (
+	"compress/gzip"
+	"io"
+	"io/fs"
+	"mime"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"navix.sh/agentbox/envd/access"
+	"navix.sh/agentbox/envd/httperror"
+	"navix.sh/agentbox/envd/users"
+)
+
+// Download serves GET /files.
+func (s *Service) Download(w http.ResponseWriter, r *http.Request) {
+	if err := s.download(w, r); err != nil {
+		httperror.Write(w, err)
+	}
+}
+
+func (s *Service) download(w http.ResponseWriter, r *http.Request) error {
+	query, user, err := s.open(r, access.Read)
+	if err != nil {
+		return err
+	}
+	path, err := s.resolve(query.Get("path"), user)
+	if err != nil {
+		return err
+	}
+	var file *os.File
+	var info fs.FileInfo
+	err = user.Act(func() (err error) {
+		file, info, err = openRegular(path, os.O_RDONLY)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+
+	header := w.Header()
+	header.Add("Vary", "Accept-Encoding")
+	encoding, err := negotiate(r.Header)
+	if err != nil {
+		return err
+	}
+	name := filepath.Base(path)
+	header.Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": name}))
+	// Files of /proc and /sys say that they are empty and are not.
+	unsized := info.Size() == 0
+	var content io.Reader = file
+	if unsized {
+		content = reader{file: file, user: user}
+	}
+	switch {
+	case encoding == gzipEncoding:
+		header.Set("Content-Type", typeByName(name))
+		header.Set("Content-Encoding", gzipEncoding)
+		compressed := gzip.NewWriter(w)
+		if _, err := io.Copy(compressed, content); err != nil {
+			panic(http.ErrAbortHandler) // the status is out; only a broken body can still say that it failed
+		}
+		_ = compressed.Close()
+	case unsized:
+		header.Set("Content-Type", typeByName(name))
+		if _, err := io.Copy(w, content); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	default:
+		http.ServeContent(w, r, name, info.ModTime(), file)
+	}
+	return nil
+}
+
+func typeByName(name string) string {
+	if byName := mime.TypeByExtension(filepath.Ext(name)); byName != "" {
+		return byName
+	}
+	return "application/octet-stream"
+}
+
+// reader reads with the user's rights: files of /proc check them at every read.
+type reader struct {
+	file *os.File
+	user users.User
+}
+
+func (r reader) Read(p []byte) (n int, err error) {
+	_ = r.user.Act(func() error {
+		n, err = r.file.Read(p)
+		return nil
+	})
+	return n, err
+}

@@ -1,0 +1,317 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/creack/pty"
+
+	"navix.sh/agentbox/envd/reaper"
+	spec "navix.sh/agentbox/envd/spec/process"
+)
+
+// retention is how long the end of a process can still be asked for.
+const retention = 30 * time.Second
+
+var errShuttingDown = errors.New("envd is shutting down")
+
+// Manager owns every process that clients started, independently of the requests that started them.
+type Manager struct {
+	reaper *reaper.Reaper
+	groups *groups
+
+	mu      sync.Mutex
+	live    map[int]*process
+	ended   map[int]*retained
+	left    []*group // of ended commands whose background children may still run
+	closed  bool
+	running sync.WaitGroup
+}
+
+// retained is an ended process that late subscribers may still ask for.
+type retained struct {
+	*process
+	forget *time.Timer
+}
+
+// NewManager starts processes through r.
+func NewManager(r *reaper.Reaper) *Manager {
+	return &Manager{reaper: r, groups: findGroups(), live: map[int]*process{}, ended: map[int]*retained{}}
+}
+
+// launch is a start request, checked and resolved.
+type launch struct {
+	command
+	config   *spec.ProcessConfig
+	tag      *string
+	terminal *spec.PTY
+	stdin    bool
+	// deadline kills the process; zero is none.
+	deadline time.Time
+}
+
+// start runs a command. The subscriber gets its output from the first byte and must leave.
+func (m *Manager) start(l launch) (*process, *subscriber, error) {
+	p := &process{config: l.config, tag: l.tag, out: newOutput()}
+	ends, err := p.open(l)
+	if err != nil {
+		return nil, nil, err
+	}
+	attr := l.attributes(ends.child, l.terminal != nil)
+	group, opened := m.groups.enter(attr)
+	if err := m.spawn(p, l, attr); err != nil {
+		closeAll(ends.child, []*os.File{opened})
+		ends.closeParents()
+		if group != nil {
+			group.remove()
+		}
+		return nil, nil, err
+	}
+	closeAll(ends.child, []*os.File{opened})
+	p.group = group
+	raiseOOMScore(p.child.Pid)
+	if !l.deadline.IsZero() {
+		p.deadline = time.AfterFunc(time.Until(l.deadline), func() {
+			p.expired.Store(true)
+			_ = p.kill()
+		})
+	}
+	subscription := p.out.subscribe()
+	go func() {
+		defer m.running.Done()
+		p.run(ends.streams, func() { m.running.Add(1) }, m.running.Done)
+		m.retire(p)
+	}()
+	return p, subscription, nil
+}
+
+// spawn starts the process and enters it among the live, unless envd is closing.
+func (m *Manager) spawn(p *process, l launch, attr *syscall.ProcAttr) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return errShuttingDown
+	}
+	child, err := m.reaper.Spawn(l.path, l.argv, attr)
+	if err != nil {
+		return &os.PathError{Op: "fork/exec", Path: l.path, Err: err}
+	}
+	p.child = child
+	m.live[child.Pid] = p
+	m.running.Add(1)
+	return nil
+}
+
+func (m *Manager) retire(p *process) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pid := p.child.Pid
+	if m.live[pid] == p {
+		delete(m.live, pid)
+	}
+	if p.group != nil && !p.group.remove() {
+		m.left = append(m.left, p.group)
+	}
+	m.sweep()
+	if m.closed {
+		return
+	}
+	if old, found := m.ended[pid]; found {
+		old.forget.Stop()
+	}
+	kept := &retained{process: p}
+	kept.forget = time.AfterFunc(retention, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.ended[pid] == kept {
+			delete(m.ended, pid)
+		}
+	})
+	m.ended[pid] = kept
+}
+
+// sweep removes the cgroups that have emptied meanwhile; it needs mu.
+func (m *Manager) sweep() {
+	var left []*group
+	for _, g := range m.left {
+		if !g.remove() {
+			left = append(left, g)
+		}
+	}
+	m.left = left
+}
+
+// Close ends every process and what they left behind: first politely, then, when ctx ends, at once. It returns when
+// nothing is left.
+func (m *Manager) Close(ctx context.Context) {
+	m.mu.Lock()
+	m.closed = true
+	for pid, kept := range m.ended {
+		kept.forget.Stop()
+		delete(m.ended, pid)
+	}
+	m.mu.Unlock()
+
+	gone := make(chan struct{})
+	go func() {
+		m.running.Wait()
+		close(gone)
+	}()
+	m.signalAll(syscall.SIGTERM)
+	select {
+	case <-gone:
+	case <-ctx.Done():
+	}
+	m.signalAll(syscall.SIGKILL)
+	<-gone
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sweep()
+}
+
+func (m *Manager) signalAll(sig syscall.Signal) {
+	m.mu.Lock()
+	live := make([]*process, 0, len(m.live))
+	for _, p := range m.live {
+		live = append(live, p)
+	}
+	left := append([]*group(nil), m.left...)
+	m.mu.Unlock()
+	for _, p := range live {
+		_ = p.signal(sig)
+	}
+	if sig == syscall.SIGKILL {
+		for _, g := range left {
+			g.kill()
+		}
+	}
+	signalTree(os.Getpid(), sig) // adopted orphans
+}
+
+// list returns the live processes.
+func (m *Manager) list() []*process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]*process, 0, len(m.live))
+	for _, p := range m.live {
+		all = append(all, p)
+	}
+	return all
+}
+
+// find returns the selected live process, or, with late, one that has ended within retention.
+func (m *Manager) find(match func(*process) bool, late bool) *process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.live {
+		if match(p) {
+			return p
+		}
+	}
+	if late {
+		for _, kept := range m.ended {
+			if match(kept.process) {
+				return kept.process
+			}
+		}
+	}
+	return nil
+}
+
+// ends are the two sides of a process's streams.
+type ends struct {
+	child   []*os.File // 0, 1 and 2
+	streams []stream
+	inputs  []*input
+}
+
+func (e ends) closeParents() {
+	for _, s := range e.streams {
+		s.file.Close()
+	}
+	for _, in := range e.inputs {
+		in.close()
+	}
+}
+
+// open makes the streams that the launch asks for.
+func (p *process) open(l launch) (ends, error) {
+	if l.terminal != nil {
+		return p.openTerminal(l)
+	}
+	var e ends
+	stdin, err := os.Open(os.DevNull)
+	if l.stdin {
+		var writer *os.File
+		if stdin != nil {
+			stdin.Close()
+		}
+		stdin, writer, err = os.Pipe()
+		if err == nil {
+			p.stdin = newInput(writer)
+			e.inputs = append(e.inputs, p.stdin)
+		}
+	}
+	if err != nil {
+		return ends{}, fmt.Errorf("cannot open stdin: %w", err)
+	}
+	e.child = append(e.child, stdin)
+	for _, event := range []func([]byte) *spec.ProcessEvent_DataEvent{stdoutEvent, stderrEvent} {
+		reader, writer, err := os.Pipe()
+		if err != nil {
+			closeAll(e.child)
+			e.closeParents()
+			return ends{}, fmt.Errorf("cannot open the output: %w", err)
+		}
+		e.child = append(e.child, writer)
+		e.streams = append(e.streams, stream{file: reader, chunk: pipeChunk, event: event})
+	}
+	return e, nil
+}
+
+// openTerminal opens a terminal as the user, so that the user owns it.
+func (p *process) openTerminal(l launch) (ends, error) {
+	window, err := windowSize(l.terminal.GetSize())
+	if err != nil {
+		return ends{}, err
+	}
+	var master, slave *os.File
+	err = l.user.Act(func() (err error) {
+		master, slave, err = pty.Open()
+		return err
+	})
+	if err == nil {
+		err = pty.Setsize(master, window)
+	}
+	if err != nil {
+		closeAll([]*os.File{master, slave})
+		return ends{}, err
+	}
+	p.tty = newInput(master)
+	return ends{
+		child:   []*os.File{slave, slave, slave},
+		streams: []stream{{file: master, chunk: terminalChunk, event: terminalEvent}},
+		inputs:  []*input{p.tty},
+	}, nil
+}
+
+func closeAll(lists ...[]*os.File) {
+	for _, files := range lists {
+		for _, file := range files {
+			if file != nil {
+				file.Close()
+			}
+		}
+	}
+}
+
+func raiseOOMScore(pid int) {
+	adjustment := oomAdjustment()
+	// A sandbox may forbid it, and then the kernel's own choice stands.
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(adjustment), 0)
+}
