@@ -1,0 +1,74 @@
+package upgrade
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"navix.sh/agentbox/cli/clierr"
+)
+
+// CommandOptions ties the command to its program.
+type CommandOptions struct {
+	// Current is the running version.
+	Current string
+	Getenv  func(string) string
+	// Transport makes the HTTP transport when the command runs; nil takes the default one.
+	Transport func() (http.RoundTripper, error)
+	// JSON reports whether --json is in force; nil means never.
+	JSON func() bool
+}
+
+// New returns `abx upgrade`.
+func New(o CommandOptions) *cobra.Command {
+	r := Request{Current: o.Current}
+	cmd := &cobra.Command{
+		Use:   "upgrade",
+		Short: "replace this abx with a verified release",
+		Long: "Downloads a release, checks its signature and checksum, and replaces this program in one step.\n" +
+			"Every failure leaves the old program as it was.",
+		Example: "  abx upgrade --check",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return clierr.New(clierr.UnknownCommand, "abx upgrade takes no words, got %q", args[0]).Hint("abx upgrade --version v1.2.3 pins a release")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var transport http.RoundTripper
+			if o.Transport != nil {
+				t, err := o.Transport()
+				if err != nil {
+					return err
+				}
+				transport = t
+			}
+			source, err := NewSource(o.Getenv, transport)
+			if err != nil {
+				return err
+			}
+			path, err := Executable()
+			if err != nil {
+				return err
+			}
+			result, err := Upgrade(cmd.Context(), source, path, r)
+			if err != nil {
+				return err
+			}
+			if o.JSON != nil && o.JSON() {
+				enc := json.NewEncoder(cmd.OutOrStdout())
+				enc.SetEscapeHTML(false)
+				return enc.Encode(result)
+			}
+			Print(cmd.OutOrStdout(), result, r.Check)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&r.Check, "check", false, "only say whether a newer release is there")
+	f.StringVar(&r.Version, "version", "", "install this release instead of the latest")
+	f.BoolVar(&r.Reinstall, "force", false, "install even when the version is the same")
+	f.BoolVar(&r.AllowDowngrade, "allow-downgrade", false, "accept a release older than this abx")
+	return cmd
+}
