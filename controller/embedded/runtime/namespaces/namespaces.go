@@ -1,0 +1,134 @@
+// Package namespaces is the built-in sandbox runtime: Linux namespaces, pivot_root, dropped capabilities, a seccomp
+// filter and control groups, with nothing to install, for root and for ordinary users.
+package namespaces
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"navix.sh/agentbox/controller/embedded/runtime"
+	"navix.sh/agentbox/controller/embedded/runtime/cgroup"
+)
+
+// Name is the runtime's name in runtimeClassName and --runtime.
+const Name = "namespaces"
+
+// The users of the machine that the sandboxes' users are when the agent is root: one range for all sandboxes, well
+// above those of people and below those that subordinate ids are usually taken from.
+const (
+	idBase = 100_000
+	idSize = 65_536
+)
+
+// Options are what the runtime needs from the agent.
+type Options struct {
+	// Launcher is the path of sandbox-init.
+	Launcher string
+	// Name marks everything this agent makes on the machine; the same for every run on one data directory.
+	Name string
+}
+
+// Runtime is the built-in runtime.
+type Runtime struct {
+	launcher *os.File
+	path     string
+	name     string
+	cgroups  *cgroup.Manager
+	ids      runtime.IDs
+	files    sync.WaitGroup // deletions in the background
+}
+
+var _ runtime.Runtime = (*Runtime)(nil)
+
+// New checks that the machine can run sandboxes.
+func New(o Options) (*Runtime, error) {
+	launcher, err := os.Open(o.Launcher)
+	if err != nil {
+		return nil, fmt.Errorf("the sandbox launcher is missing: %w; build it with: make build", err)
+	}
+	if err := checkKernel(); err != nil {
+		launcher.Close()
+		return nil, err
+	}
+	cgroups, err := cgroup.New(o.Name)
+	if err != nil {
+		launcher.Close()
+		return nil, err
+	}
+	r := &Runtime{launcher: launcher, path: o.Launcher, name: o.Name, cgroups: cgroups}
+	r.ids = runtime.IDs{Base: os.Geteuid(), Size: 1}
+	if os.Geteuid() == 0 {
+		r.ids = runtime.IDs{Base: idBase, Size: idSize}
+	}
+	return r, nil
+}
+
+// Close waits for deletions and lets go of what New took. Sandboxes go on.
+func (r *Runtime) Close() {
+	r.files.Wait()
+	r.cgroups.Close()
+	r.launcher.Close()
+}
+
+// checkKernel looks for what the runtime cannot do without.
+func checkKernel() error {
+	// mount_setattr is the youngest system call needed (Linux 5.12); an invalid use tells whether it exists.
+	if err := unix.MountSetattr(-1, "", 0, &unix.MountAttr{}); errors.Is(err, unix.ENOSYS) {
+		return errors.New("the built-in runtime needs Linux 5.12 or later: this kernel has no mount_setattr")
+	}
+	if limit, err := os.ReadFile("/proc/sys/user/max_user_namespaces"); err == nil && strings.TrimSpace(string(limit)) == "0" {
+		return errors.New("user namespaces are switched off on this machine: set sysctl user.max_user_namespaces to more than 0")
+	}
+	return nil
+}
+
+// Name implements runtime.Runtime.
+func (r *Runtime) Name() string { return Name }
+
+// IDs implements runtime.Runtime.
+func (r *Runtime) IDs() runtime.IDs { return r.ids }
+
+// Describe implements runtime.Runtime.
+func (r *Runtime) Describe() string {
+	text := "namespaces (built in): own user, process, mount, IPC, host-name, network and cgroup namespaces, no new privileges, few capabilities, seccomp filter"
+	if r.ids.Single() {
+		text += "; one user per sandbox"
+	}
+	if missing := r.cgroups.Missing(); len(missing) > 0 {
+		text += "; not limited on this machine: " + strings.Join(missing, ", ")
+	} else {
+		text += "; memory, CPU and processes limited"
+	}
+	return text
+}
+
+// Missing lists the cgroup controllers that this machine does not let the agent use.
+func (r *Runtime) Missing() []string { return r.cgroups.Missing() }
+
+// Leftovers implements runtime.Runtime.
+func (r *Runtime) Leftovers(ctx context.Context, keep map[string]bool) error {
+	var errs []error
+	for _, pod := range r.cgroups.Pods() {
+		if !keep[pod] {
+			errs = append(errs, r.cgroups.RemoveAll(ctx, pod))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeInBackground deletes a directory without making anyone wait. It is moved out of the way first, so that its
+// name is free at once; what a crash leaves is deleted with the Pod's directory.
+func (r *Runtime) removeInBackground(dir string) {
+	trash := filepath.Join(filepath.Dir(dir), ".trash-"+filepath.Base(dir))
+	if err := os.Rename(dir, trash); err != nil {
+		trash = dir
+	}
+	r.files.Go(func() { _ = RemoveTree(trash) })
+}

@@ -1,0 +1,87 @@
+package podinit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"navix.sh/agentbox/controller/embedded/runtime/launch"
+)
+
+// The descriptors the agent starts the launcher with.
+const (
+	listenFD = 3
+	readyFD  = 4
+)
+
+// podMain prepares the Pod's namespaces and serves the control socket until it is killed.
+// args: host name, Pod IP (empty: none on loopback), "keep" or "drop" (the machine's files under HostPrefix).
+func podMain(args []string) int {
+	ready := os.NewFile(readyFD, "ready")
+	unix.CloseOnExec(listenFD)
+	unix.CloseOnExec(readyFD)
+	// Process 1 must not die of a stray signal. A handler, unlike "ignore", is not inherited by the containers.
+	stray := make(chan os.Signal, 1)
+	signal.Notify(stray, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
+	if err := setupPod(args); err != nil {
+		fmt.Fprint(ready, err)
+		return 1
+	}
+	server := newServer()
+	ready.Close()
+	if err := server.accept(listenFD); err != nil {
+		return 1
+	}
+	return 0
+}
+
+func setupPod(args []string) error {
+	if len(args) != 3 {
+		return fmt.Errorf("the launcher takes 3 arguments, got %d: the controller and sandbox-init are of different builds", len(args))
+	}
+	hostname, address, files := args[0], args[1], args[2]
+	if err := unix.Sethostname([]byte(hostname)); err != nil {
+		return fmt.Errorf("set the host name: %w", err)
+	}
+	if err := raiseLoopback(address); err != nil {
+		return fmt.Errorf("bring up the loopback interface: %w", err)
+	}
+	return enterOwnRoot(files == "keep")
+}
+
+// enterOwnRoot gives the launcher a file tree of its own: an empty tmpfs with /proc and /sys, and the machine's tree
+// under HostPrefix only where the launcher has to open mounts by itself.
+func enterOwnRoot(keepHost bool) error {
+	const at = "/tmp"
+	if err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=64k"); err != nil {
+		return fmt.Errorf("mount the launcher's root: %w", err)
+	}
+	for _, dir := range []string{launch.HostPrefix, "/proc", "/sys", rootDir, launch.MemoryVolumeDir} {
+		if err := os.Mkdir(at+dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount("proc", at+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc: %w (inside another container parts of /proc are usually hidden, and the kernel refuses a new one)", err)
+	}
+	// A machine that hides parts of /sys does not allow a new one: containers go without.
+	if err := unix.Mount("sysfs", at+"/sys", "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY, ""); err != nil && !errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("mount /sys: %w", err)
+	}
+	if err := unix.PivotRoot(at, at+launch.HostPrefix); err != nil {
+		return fmt.Errorf("enter the launcher's root: %w", err)
+	}
+	if err := unix.Chdir("/"); err != nil {
+		return err
+	}
+	if !keepHost {
+		if err := unix.Unmount(launch.HostPrefix, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("leave the machine's files: %w", err)
+		}
+	}
+	return nil
+}
