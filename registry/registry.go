@@ -5,7 +5,7 @@
 // library.
 package registry
 
-//go:generate go run ../registry/compile/cmd -spec ../openapi/native.yaml -out index_gen.go
+//go:generate go run ./compile/cmd -spec ../openapi/native.yaml -out index_gen.go
 
 // Index is the compiled vocabulary. Everything in it is read-only: it is shared
 // by all callers of Default.
@@ -77,13 +77,20 @@ type Item struct {
 // Column is one column of a list. Its ID is the heading, the CSV heading and the
 // filter key at once.
 type Column struct {
-	ID       string
-	Path     string // path in the row, see Lookup; empty when Derived
+	ID   string
+	Path string // path in the row, see Lookup; empty when Derived
+	// Else are paths whose values, joined by "/", stand in when there is nothing at Path
+	// (deployments that do not send the field yet).
+	Else     []string
 	Wide     bool   // shown only when wide output is asked for
-	Derived  string // name of the derivation that computes it (see docs/x-abx.md); empty normally
+	Derived  string // name of the derivation that computes it, one of Derivations; empty normally
 	Type     string // schema type of the value: string, integer, number, boolean, array, map, object
 	Describe string
 }
+
+// Derivations are the columns that are computed from a whole row. They exist for
+// quotas, whose rows are expanded to one for each instance type.
+var Derivations = []string{"quota-instance-type", "quota-used", "quota-ceiling", "quota-free", "quota-note"}
 
 // Filter restricts a list.
 type Filter struct {

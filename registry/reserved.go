@@ -9,16 +9,20 @@ var Commands = []string{
 	"version", "upgrade", "help",
 }
 
-// Flags are the long flags of the command line, without dashes. No column, filter
-// parameter or view option may take one for another meaning; a test of cli compares
-// the list with the flags that exist.
+// Flags are the long flags of the command line, without dashes, but for the
+// options of views, which come from the document. No option of a view may take one
+// of them; a test of cli compares the list with the flags that exist.
 var Flags = []string{
 	"all-clusters", "api-key", "api-key-stdin", "auth-scheme", "ca-file", "check",
-	"cluster", "cluster-api", "color", "container", "context", "csv", "dry-run",
-	"editable", "endpoint", "fields", "file", "filter", "follow", "force", "format",
-	"help", "jq", "json", "limit", "replicas", "schema", "sort", "tail", "timeout",
-	"version", "wait", "watch", "wide", "yes",
+	"cluster", "cluster-api", "color", "context", "csv", "dry-run", "editable",
+	"endpoint", "fields", "file", "filter", "force", "format", "help", "jq", "json",
+	"limit", "replicas", "schema", "sort", "timeout", "version", "wait", "watch",
+	"wide", "yes",
 }
+
+// QueryParams are query parameters that mean the same on every operation. No
+// filter may be called like one of them.
+var QueryParams = []string{"dryRun", "fields", "follow", "limit", "offset", "watch"}
 
 // retired words are refused with the command that does what they meant.
 var retired = []struct{ word, hint string }{

@@ -29,7 +29,7 @@ type Schema struct {
 	Nullable bool
 	Closed   bool    // unknown keys are refused
 	Limits   *Limits // nil when there are none
-	Elem     *Schema // of an array or a map
+	Elem     *Schema // of an array, of a map, or of the further keys of an object that has some
 	Fields   []Field // of an object, in document order
 	OneOf    []Schema
 }
@@ -38,7 +38,7 @@ type Schema struct {
 type Limits struct {
 	Min, Max             *float64
 	MinLength, MaxLength *int // strings, in characters
-	MinItems, MaxItems   *int // arrays and maps
+	MinItems, MaxItems   *int // arrays; keys of maps and objects
 }
 
 // Field is a property of an object.
