@@ -75,11 +75,13 @@ func serve(ctx context.Context, o options, stdout io.Writer) error {
 	defer children.Stop()
 	processes := process.NewManager(children)
 	shared := state.New(o.requireInit)
+	directories := filesystem.NewService(shared)
+	defer directories.Close()
 	handler := server.Handler(server.Config{
 		State:      shared,
 		InitToken:  o.initToken,
 		Processes:  process.NewService(processes, shared, template),
-		Filesystem: filesystem.NewService(shared),
+		Filesystem: directories,
 		Metrics:    metrics.NewCollector(),
 		CAFile:     o.caFile,
 		SetClock:   o.setClock,

@@ -24,9 +24,11 @@ import (
 
 // Service implements filesystem.Filesystem with E2B's codes.
 type Service struct {
-	filesystemconnect.UnimplementedFilesystemHandler
-	state *state.State
+	state    *state.State
+	watchers watchers
 }
+
+var _ filesystemconnect.FilesystemHandler = (*Service)(nil)
 
 // NewService serves files under the settings of s.
 func NewService(s *state.State) *Service { return &Service{state: s} }
@@ -112,7 +114,7 @@ func (s *Service) Move(_ context.Context, req *connect.Request[spec.MoveRequest]
 		if err := os.MkdirAll(filepath.Dir(to.path), 0o755); err != nil {
 			return err
 		}
-		return move(from.path, to.path)
+		return os.Rename(from.path, to.path)
 	})
 	if err != nil {
 		return nil, failure("source file", from.path, err)

@@ -45,15 +45,19 @@ func environment(user users.User, template, globals, request map[string]string) 
 	return list, nil
 }
 
-// workdir resolves and checks the directory a process starts in, with the user's own rights.
+// workdir resolves and checks the directory a process starts in, with the user's own rights. Accounts of images often
+// have a home that does not exist; where nobody asked for it, the root directory stands in.
 func workdir(user users.User, requested, fallback string) (string, error) {
 	dir, err := paths.Resolve(requested, user.Home, fallback)
 	if err != nil {
 		return "", err
 	}
-	return dir, user.Act(func() error {
+	err = user.Act(func() error {
 		info, err := os.Stat(dir)
 		switch {
+		case errors.Is(err, fs.ErrNotExist) && requested == "" && fallback == "":
+			dir = "/"
+			return nil
 		case errors.Is(err, fs.ErrNotExist):
 			return fmt.Errorf("cwd '%s' does not exist", dir)
 		case err != nil:
@@ -63,6 +67,7 @@ func workdir(user users.User, requested, fallback string) (string, error) {
 		}
 		return nil
 	})
+	return dir, err
 }
 
 // executable finds name as a shell of the user would: in the child's PATH, or relative to its working directory.
