@@ -6,6 +6,7 @@ package compile
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,17 +15,28 @@ import (
 	"navix.sh/agentbox/registry"
 )
 
+// yamlLine finds the line in the parser's message.
+var yamlLine = regexp.MustCompile(`line (\d+)`)
+
 // Compile compiles a document. The error joins everything that is wrong with it,
 // each as file:line: message.
 func Compile(file string, data []byte) (*registry.Index, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(data, &root); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		line := "1"
+		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
+			line = m[1]
+		}
+		return nil, fmt.Errorf("%s:%s: %w", file, line, err)
 	}
 	if root.Kind != yaml.DocumentNode || root.Content[0].Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("%s:1: not an OpenAPI document", file)
 	}
 	d := &document{file: file, root: root.Content[0], used: map[*yaml.Node]bool{}}
+	d.expandAliases(d.root, nil)
+	if len(d.problems) > 0 { // an alias inside its own anchor has no end
+		return nil, errors.Join(d.problems...)
+	}
 	d.duplicateKeys(d.root)
 	ix := d.index()
 	d.misplaced(d.root, "")
@@ -91,6 +103,21 @@ func (d *document) misplaced(n *yaml.Node, parent string) {
 	}
 	for _, item := range items(n) {
 		d.misplaced(item, "")
+	}
+}
+
+// expandAliases puts what a YAML alias stands for in its place.
+func (d *document) expandAliases(n *yaml.Node, inside []*yaml.Node) {
+	for i, child := range n.Content {
+		if child.Kind == yaml.AliasNode {
+			if slices.Contains(inside, child.Alias) || child.Alias == n {
+				d.failf(child, "alias %s stands inside its own anchor", child.Value)
+				return
+			}
+			child = child.Alias
+			n.Content[i] = child
+		}
+		d.expandAliases(child, append(slices.Clip(inside), n))
 	}
 }
 
