@@ -47,7 +47,7 @@ func (h *Handler) listV2(ctx context.Context, c *call) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	keep, err := listFilter(q, h.cluster)
+	keep, err := h.listFilter(ctx, c, q)
 	if err != nil {
 		return reply{}, err
 	}
@@ -116,7 +116,7 @@ func statesAskRunning(q url.Values) (bool, error) {
 }
 
 // listFilter reads the filters that the claims do not know.
-func listFilter(q url.Values, cluster string) (func(claim.Sandbox) bool, error) {
+func (h *Handler) listFilter(ctx context.Context, c *call, q url.Values) (func(claim.Sandbox) bool, error) {
 	var after time.Time
 	if text := q.Get("startedAfter"); text != "" {
 		var err error
@@ -131,6 +131,15 @@ func listFilter(q url.Values, cluster string) (func(claim.Sandbox) bool, error) 
 		if template, err = ParseReference(text); err != nil {
 			return nil, badRequest("validation error: template=%q: %v", text, err)
 		}
+		envs, err := h.environments(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		if env, err := pick(envs, template.Name); err != nil {
+			return nil, err
+		} else if env != nil {
+			template.Name = env.Name
+		}
 	}
 	return func(sb claim.Sandbox) bool {
 		switch {
@@ -138,7 +147,7 @@ func listFilter(q url.Values, cluster string) (func(claim.Sandbox) bool, error) 
 			return false
 		case template.Name == "":
 			return true
-		case template.Cluster != "" && template.Cluster != cluster:
+		case template.Cluster != "" && template.Cluster != h.cluster:
 			return false
 		default:
 			return template.Name == sb.Env || template.Name == sb.Pool
