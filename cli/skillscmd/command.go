@@ -1,0 +1,156 @@
+// Package skillscmd is `abx skills`: list, show and install what package skills carries.
+package skillscmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"navix.sh/agentbox/cli/clierr"
+	"navix.sh/agentbox/skills"
+)
+
+// Options ties the command to its program.
+type Options struct {
+	Getenv func(string) string
+	// JSON reports whether --json is in force; nil means never.
+	JSON func() bool
+}
+
+func (o Options) json() bool { return o.JSON != nil && o.JSON() }
+
+// New returns `abx skills`.
+func New(o Options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "skills",
+		Short:   "the nine skills that teach an agent this platform",
+		Example: "  abx skills list",
+		Args:    cobra.ArbitraryArgs, // a word that is no subcommand gets our error, with the valid set
+		RunE: func(_ *cobra.Command, args []string) error {
+			verbs := []string{"install", "list", "show"}
+			if len(args) == 0 {
+				return clierr.New(clierr.UnknownCommand, "abx skills wants a word after it").Choices(verbs, "list").Hint("abx skills list")
+			}
+			return clierr.New(clierr.UnknownCommand, "abx skills has no %q", args[0]).Choices(verbs, "").Hint("abx skills list")
+		},
+	}
+	cmd.AddCommand(list(o), show(o), install(o))
+	return cmd
+}
+
+type listed struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+func list(o Options) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "names, and when to read which", Example: "  abx skills list --json", Args: words(0, "abx skills list"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out := cmd.OutOrStdout()
+			if o.json() {
+				items := []listed{}
+				for _, s := range skills.All() {
+					items = append(items, listed{s.Name, s.Description})
+				}
+				return encode(cmd, map[string]any{"items": items, "total": len(items)})
+			}
+			for _, s := range skills.All() {
+				fmt.Fprintf(out, "%-28s %s\n", s.Name, s.Description)
+			}
+			fmt.Fprintln(out, "\nhint: abx skills show "+skills.Common)
+			return nil
+		},
+	}
+}
+
+func show(o Options) *cobra.Command {
+	return &cobra.Command{
+		Use: "show NAME", Short: "print one skill", Example: "  abx skills show abx-common", Args: words(1, "abx skills show "+skills.Common),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, ok := skills.Find(args[0])
+			if !ok {
+				return clierr.New(clierr.NotFound, "there is no skill %q", args[0]).Choices(names(), nearest(args[0])).Hint("abx skills list")
+			}
+			if o.json() {
+				return encode(cmd, map[string]string{"name": s.Name, "description": s.Description, "text": s.Text})
+			}
+			_, err := fmt.Fprint(cmd.OutOrStdout(), s.Text)
+			return err
+		},
+	}
+}
+
+func install(o Options) *cobra.Command {
+	var dir, host string
+	cmd := &cobra.Command{
+		Use: "install", Short: "write the skills where an agent reads them", Example: "  abx skills install --for claude-code",
+		Args: words(0, "abx skills install --dir DIR"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			target, err := targetDir(o.Getenv, dir, host)
+			if err != nil {
+				return err
+			}
+			done, err := Install(target)
+			if err != nil {
+				return err
+			}
+			if o.json() {
+				return encode(cmd, done)
+			}
+			out := cmd.OutOrStdout()
+			fmt.Fprintf(out, "%s: %d written, %d unchanged\n", done.Dir, len(done.Written), len(done.Unchanged))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "folder to write to; default ~/.agents/skills")
+	cmd.Flags().StringVar(&host, "for", "", "the agent whose folder to write to: "+strings.Join(hostNames(), ", "))
+	return cmd
+}
+
+func words(n int, example string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		return clierr.New(clierr.UnknownCommand, "want %d words after the command, got %d", n, len(args)).Hint(example)
+	}
+}
+
+func names() []string {
+	var out []string
+	for _, s := range skills.All() {
+		out = append(out, s.Name)
+	}
+	return out
+}
+
+// nearest guesses the skill that was meant by a name without its prefix, or one that holds the word.
+func nearest(word string) string {
+	for _, n := range names() {
+		if n == "abx-"+word || strings.Contains(n, word) && word != "" {
+			return n
+		}
+	}
+	return ""
+}
+
+func encode(cmd *cobra.Command, v any) error {
+	enc := json.NewEncoder(cmd.OutOrStdout())
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+func home(getenv func(string) string) (string, error) {
+	if h := getenv("HOME"); h != "" {
+		return h, nil
+	}
+	h, err := os.UserHomeDir()
+	if err != nil {
+		return "", clierr.New(clierr.MissingValue, "no home folder is known: %v", err).Because(err).Hint("abx skills install --dir DIR")
+	}
+	return h, nil
+}
