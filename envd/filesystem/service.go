@@ -75,7 +75,7 @@ func (s *Service) MakeDir(_ context.Context, req *connect.Request[spec.MakeDirRe
 		return nil, err
 	}
 	err = at.user.Act(func() error {
-		err := os.MkdirAll(filepath.Dir(at.path), 0o755)
+		err := makeParents(at.path)
 		if err == nil {
 			err = os.Mkdir(at.path, 0o755)
 		}
@@ -111,7 +111,7 @@ func (s *Service) Move(_ context.Context, req *connect.Request[spec.MoveRequest]
 		if _, err := os.Lstat(from.path); err != nil {
 			return err
 		}
-		if err := os.MkdirAll(filepath.Dir(to.path), 0o755); err != nil {
+		if err := makeParents(to.path); err != nil {
 			return err
 		}
 		return os.Rename(from.path, to.path)
@@ -132,10 +132,20 @@ func (s *Service) Remove(_ context.Context, req *connect.Request[spec.RemoveRequ
 	if err != nil {
 		return nil, err
 	}
-	if err := at.user.Act(func() error { return os.RemoveAll(at.path) }); err != nil {
+	err = at.user.Act(func() error { return os.RemoveAll(at.path) })
+	if err != nil && !errors.Is(err, unix.ENOTDIR) {
 		return nil, failure("path", at.path, err)
 	}
 	return connect.NewResponse(&spec.RemoveResponse{}), nil
+}
+
+// makeParents makes the directories above path.
+func makeParents(path string) error {
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if errors.Is(err, unix.ENOTDIR) {
+		return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path is not a directory: %w", err))
+	}
+	return err
 }
 
 // failure words an error of the file system; what names what was looked for.
@@ -144,9 +154,7 @@ func failure(what, path string, err error) error {
 	switch {
 	case errors.As(err, &known):
 		return known
-	case errors.Is(err, unix.ENOTDIR):
-		return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path is not a directory: %w", err))
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
 		return connect.NewError(connect.CodeNotFound, fmt.Errorf("%s not found: %w", what, err))
 	case errors.Is(err, unix.ELOOP):
 		return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("too many links on the way to %s: %w", path, err))

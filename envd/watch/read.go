@@ -75,14 +75,13 @@ func (r *reader) handle(event raw) {
 	switch {
 	case event.mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0:
 		r.leaving = ""
-		if r.reported[path] {
-			delete(r.reported, path)
-		} else {
+		if isDir && r.recursive {
+			r.explore(path, event.mask&unix.IN_MOVED_TO != 0)
+		}
+		if !r.reported[path] {
 			r.put(r.name(path), Create)
 		}
-		if isDir && r.recursive {
-			r.explore(path, event.mask&unix.IN_MOVED_TO == 0)
-		}
+		delete(r.reported, path)
 	case event.mask&unix.IN_MOVED_FROM != 0:
 		delete(r.reported, path)
 		r.put(r.name(path), Rename)
@@ -116,14 +115,16 @@ func (r *reader) self(dir string, mask uint32) {
 
 // explore watches a directory that has appeared. What is in a new one was created before anybody watched, so it is
 // reported here; what came along with a moved one is not new.
-func (r *reader) explore(dir string, report bool) {
-	found := func(path string) {
-		if report && !r.reported[path] {
+func (r *reader) explore(dir string, moved bool) {
+	err := r.user.Act(func() error {
+		return r.enter(context.Background(), dir, func(path string) {
+			if r.reported[path] || moved && path != dir {
+				return
+			}
 			r.reported[path] = true
 			r.put(r.name(path), Create)
-		}
-	}
-	err := r.user.Act(func() error { return r.enter(context.Background(), dir, found) })
+		})
+	})
 	if err != nil {
 		r.fail(limited(err))
 	}

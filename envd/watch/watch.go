@@ -74,7 +74,7 @@ func New(ctx context.Context, user users.User, dir string, recursive bool) (*Wat
 		if w.notify, err = newInotify(); err != nil {
 			return err
 		}
-		return w.enter(ctx, w.root, nil)
+		return w.enter(ctx, w.root, func(string) {})
 	})
 	if err != nil {
 		if w.notify != nil {
@@ -158,7 +158,8 @@ func (w *Watcher) failed() bool {
 	return w.err != nil
 }
 
-// enter watches dir and, in a recursive watch, the directories below it. found is told of what was there already.
+// enter watches dir and, in a recursive watch, the directories below it. found is told of dir and all that is below it,
+// of a directory only once it is watched: who has heard of it misses nothing in it.
 func (w *Watcher) enter(ctx context.Context, dir string, found func(path string)) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -168,17 +169,13 @@ func (w *Watcher) enter(ctx context.Context, dir string, found func(path string)
 			return err
 		case err != nil:
 			return nil // it vanished, or is closed to this user
-		}
-		if path != dir && found != nil {
+		case path == w.root && !d.IsDir():
+			return unix.ENOTDIR
+		case !d.IsDir():
 			found(path)
-		}
-		if !d.IsDir() {
-			if path == w.root {
-				return unix.ENOTDIR
-			}
 			return nil
 		}
-		// Watch before reading: WalkDir reads the directory after this returns, so nothing falls in between.
+		// WalkDir reads the directory after this has returned, so nothing falls in between.
 		wd, err := w.notify.add(path)
 		switch {
 		case err == nil:
@@ -186,6 +183,7 @@ func (w *Watcher) enter(ctx context.Context, dir string, found func(path string)
 		case path == w.root || errors.Is(err, unix.ENOSPC):
 			return os.NewSyscallError("inotify_add_watch", err)
 		}
+		found(path)
 		if !w.recursive {
 			return filepath.SkipDir
 		}
