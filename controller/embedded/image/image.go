@@ -18,7 +18,9 @@ import (
 	"navix.sh/agentbox/controller/embedded/runtime"
 )
 
-// The built-in images.
+const builtinRegistry = "agentbox.local"
+
+// The built-in images. They may carry any tag.
 const (
 	// Host is the machine's own programs, read-only, with private home and temporary directories.
 	Host = "agentbox.local/host"
@@ -102,11 +104,23 @@ const tmpPrefix = "tmp-"
 
 // Ensure returns the image, pulling and unpacking it when the policy says so or it is not here. Errors are *Error.
 func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy, keys authn.Keychain) (*Image, error) {
-	switch strings.TrimSuffix(ref, ":latest") {
-	case Host:
-		return s.builtin(ref, s.buildHost)
-	case Envd:
-		return s.builtin(ref, s.buildEnvd)
+	img, err := s.Local(ref, policy)
+	if img != nil || err != nil {
+		return img, err
+	}
+	return s.pull(ctx, ref, keys)
+}
+
+// Local returns the image when no registry has to be asked, and nil when one has to. Errors are *Error.
+func (s *Store) Local(ref string, policy corev1.PullPolicy) (*Image, error) {
+	if repository, rest, ok := strings.Cut(ref, "/"); ok && repository == builtinRegistry {
+		switch untagged, _, _ := strings.Cut(rest, ":"); repository + "/" + untagged {
+		case Host:
+			return s.builtin(ref, s.buildHost)
+		case Envd:
+			return s.builtin(ref, s.buildEnvd)
+		}
+		return nil, &Error{Reason: ReasonInvalidName, Err: fmt.Errorf("image %q: the built-in images are %s and %s", ref, Host, Envd)}
 	}
 	parsed, err := name.ParseReference(ref)
 	if err != nil {
@@ -115,17 +129,20 @@ func (s *Store) Ensure(ctx context.Context, ref string, policy corev1.PullPolicy
 	if policy == "" {
 		policy = DefaultPolicy(parsed)
 	}
-	if policy != corev1.PullAlways {
-		if img, err := s.cached(parsed); err == nil {
-			return img, nil
-		} else if !errors.Is(err, os.ErrNotExist) {
-			return nil, &Error{Reason: ReasonPull, Retry: true, Err: err}
-		}
+	if policy == corev1.PullAlways {
+		return nil, nil
 	}
-	if policy == corev1.PullNever {
-		return nil, &Error{Reason: ReasonNeverPull, Err: fmt.Errorf("image %q is not on this node, and imagePullPolicy is Never", ref)}
+	img, err := s.cached(parsed)
+	switch {
+	case err == nil:
+		img.Name = ref
+		return img, nil
+	case !errors.Is(err, os.ErrNotExist):
+		return nil, &Error{Reason: ReasonPull, Retry: true, Err: err}
+	case policy == corev1.PullNever:
+		return nil, &Error{Reason: ReasonNeverPull, Retry: true, Err: fmt.Errorf("image %q is not on this node, and imagePullPolicy is Never", ref)}
 	}
-	return s.pull(ctx, parsed, keys)
+	return nil, nil
 }
 
 // DefaultPolicy is what Kubernetes assumes when a container names no policy.

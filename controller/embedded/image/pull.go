@@ -44,10 +44,10 @@ func (s *Store) cached(ref name.Reference) (*Image, error) {
 		}
 		digest = strings.TrimSpace(string(data))
 	}
-	return s.open(ref, digest)
+	return s.open(digest)
 }
 
-func (s *Store) open(ref name.Reference, digest string) (*Image, error) {
+func (s *Store) open(digest string) (*Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	img := s.images[digest]
@@ -64,8 +64,7 @@ func (s *Store) open(ref name.Reference, digest string) (*Image, error) {
 		img = &Image{ID: meta.Digest, Tree: filepath.Join(dir, "tree"), Config: meta.Config}
 		s.images[digest] = img
 	}
-	named := *img
-	named.Name = ref.Name()
+	named := *img // every caller has its own name for it
 	return &named, nil
 }
 
@@ -79,9 +78,13 @@ func (s *Store) tagPath(ref name.Reference) string {
 }
 
 // pull asks the registry what the reference is, and fetches and unpacks it unless that content is here.
-func (s *Store) pull(ctx context.Context, ref name.Reference, keys authn.Keychain) (*Image, error) {
+func (s *Store) pull(ctx context.Context, asked string, keys authn.Keychain) (*Image, error) {
 	fail := func(err error) (*Image, error) {
-		return nil, &Error{Reason: ReasonPull, Retry: true, Err: fmt.Errorf("pull image %q: %w", ref.Name(), err)}
+		return nil, &Error{Reason: ReasonPull, Retry: true, Err: fmt.Errorf("pull image %q: %w", asked, err)}
+	}
+	ref, err := name.ParseReference(asked)
+	if err != nil {
+		return nil, &Error{Reason: ReasonInvalidName, Err: fmt.Errorf("image %q: %w", asked, err)}
 	}
 	if keys == nil {
 		keys = authn.NewMultiKeychain() // anonymous
@@ -120,10 +123,11 @@ func (s *Store) pull(ctx context.Context, ref name.Reference, keys authn.Keychai
 			return fail(err)
 		}
 	}
-	opened, err := s.open(ref, digest)
+	opened, err := s.open(digest)
 	if err != nil {
 		return fail(err)
 	}
+	opened.Name = asked
 	return opened, nil
 }
 

@@ -1,0 +1,212 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"navix.sh/agentbox/controller/embedded/apiserver"
+	"navix.sh/agentbox/controller/embedded/apiserver/apiservertest"
+	"navix.sh/agentbox/controller/embedded/image"
+	"navix.sh/agentbox/controller/embedded/runtime/runtimetest"
+)
+
+func TestMain(m *testing.M) {
+	code := runtimetest.Main(m)
+	if binDir != "" {
+		_ = os.RemoveAll(binDir)
+	}
+	os.Exit(code)
+}
+
+var (
+	binDir  string
+	binOnce sync.Once
+)
+
+// bin returns a folder with sandbox-init and, as envd, the tests' own server.
+func bin(t testing.TB) string {
+	t.Helper()
+	binOnce.Do(func() {
+		dir, err := os.MkdirTemp("", "agentbox-bin-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(runtimetest.Launcher(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "sandbox-init"), data, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "envd"), "./testdata/server")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("build the test server: %v\n%s", err, out)
+		}
+		binDir = dir
+	})
+	if binDir == "" {
+		t.Fatal("the test binaries were not built")
+	}
+	return binDir
+}
+
+// bed is an agent on an API server.
+type bed struct {
+	t      testing.TB
+	config *rest.Config
+	client kubernetes.Interface
+	agent  *Agent
+	dir    string
+}
+
+func newBed(t testing.TB) *bed {
+	t.Helper()
+	b := &bed{t: t, config: apiservertest.StartForTest(t), dir: t.TempDir()}
+	var err error
+	if b.client, err = kubernetes.NewForConfig(b.config); err != nil {
+		t.Fatal(err)
+	}
+	b.start()
+	t.Cleanup(func() {
+		if b.agent != nil {
+			if err := b.agent.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return b
+}
+
+func (b *bed) start() {
+	b.t.Helper()
+	log := slog.New(slog.NewTextHandler(testWriter{b.t}, nil))
+	a, err := Start(b.t.Context(), Options{Config: b.config, NodeName: apiserver.NodeName, DataDir: b.dir, BinDir: bin(b.t), Logger: log})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.agent = a
+}
+
+type testWriter struct{ t testing.TB }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// serverPod is a Pod on the host image that runs the tests' server out of the envd image.
+func serverPod(name string) *corev1.Pod {
+	root := int64(0)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: new(int64),
+			Containers: []corev1.Container{{
+				Name: "sandbox", Image: image.Host, Command: []string{"/mnt/agentbox/envd"},
+				SecurityContext: &corev1.SecurityContext{RunAsUser: &root, RunAsGroup: &root},
+				VolumeMounts:    []corev1.VolumeMount{{Name: "agentbox", MountPath: "/mnt/agentbox", ReadOnly: true}},
+				ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
+					HTTPGet: &corev1.HTTPGetAction{Path: "/health", Port: intstr.FromInt32(49983)},
+				}},
+				Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{
+					corev1.ResourceMemory: resource.MustParse("256Mi"), corev1.ResourceCPU: resource.MustParse("1"),
+				}},
+			}},
+			Volumes: []corev1.Volume{{Name: "agentbox", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image.Envd}}}},
+		},
+	}
+}
+
+func (b *bed) create(pod *corev1.Pod) *corev1.Pod {
+	b.t.Helper()
+	got, err := b.client.CoreV1().Pods(pod.Namespace).Create(b.t.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return got
+}
+
+// await follows a Pod until ok, or fails the test.
+func (b *bed) await(name, what string, ok func(*corev1.Pod) bool) *corev1.Pod {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	defer cancel()
+	w, err := b.client.CoreV1().Pods("default").Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer w.Stop()
+	pod, err := b.client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+	if err == nil && ok(pod) {
+		return pod
+	}
+	for e := range w.ResultChan() {
+		if p, isPod := e.Object.(*corev1.Pod); isPod {
+			pod = p
+			if ok(pod) {
+				return pod
+			}
+		}
+	}
+	b.t.Fatalf("Pod %s is never %s; last status: %+v", name, what, pod.Status)
+	return nil
+}
+
+func ready(p *corev1.Pod) bool {
+	c := condition(&p.Status, corev1.PodReady)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+// request speaks to the tests' server in a Pod.
+func (b *bed) request(ip, method, path, body string) (int, string) {
+	b.t.Helper()
+	tr := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return b.agent.Dial(ctx, ip, 49983)
+	}}
+	req, err := http.NewRequestWithContext(b.t.Context(), method, "http://pod"+path, strings.NewReader(body))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	out, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return resp.StatusCode, string(out)
+}
+
+func (b *bed) shell(ip, script string) string {
+	b.t.Helper()
+	code, out := b.request(ip, http.MethodPost, "/sh", script)
+	if code != http.StatusOK {
+		out = fmt.Sprintf("%s(failed)", out)
+	}
+	return out
+}

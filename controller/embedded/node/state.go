@@ -1,0 +1,72 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const stateName = "state.json"
+
+// podState is what an agent must know about a Pod's sandbox to take it over from an agent that died. It is written
+// before a sandbox or container is started, so that nothing runs that is not on record.
+type podState struct {
+	Namespace  string                     `json:"namespace"`
+	Name       string                     `json:"name"`
+	IP         string                     `json:"ip"`
+	Network    bool                       `json:"network"`
+	Started    time.Time                  `json:"started"`
+	ResetDone  string                     `json:"resetDone,omitempty"`
+	Containers map[string]*containerState `json:"containers"`
+}
+
+// containerState is one container of a Pod, over its restarts.
+type containerState struct {
+	// ID is the running container, or the one that ended last.
+	ID       string `json:"id,omitempty"`
+	Previous string `json:"previous,omitempty"` // kept for its log
+	// Image is the reference in the Pod's spec that the container was started for; ImageID is the content.
+	Image    string                           `json:"image,omitempty"`
+	ImageID  string                           `json:"imageID,omitempty"`
+	Restarts int32                            `json:"restarts,omitempty"`
+	Started  time.Time                        `json:"started,omitzero"`
+	Ended    *corev1.ContainerStateTerminated `json:"ended,omitempty"`
+	Last     *corev1.ContainerStateTerminated `json:"last,omitempty"`
+}
+
+func (s *podState) save(dir string) error {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, stateName)
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// loadState returns nil when nothing is on record.
+func loadState(dir string) (*podState, error) {
+	data, err := os.ReadFile(filepath.Join(dir, stateName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &podState{}
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, fmt.Errorf("the record of a Pod's sandbox in %s is damaged: %w", dir, err)
+	}
+	if s.Containers == nil {
+		s.Containers = map[string]*containerState{}
+	}
+	return s, nil
+}
