@@ -1548,7 +1548,11 @@ var index = Index{SpecVersion: "1.0.0", DocsBase: "https://scitix.github.io/Agen
 	{Name: "ErrorResponse", Type: "object", Describe: "Every refusal and every failure has this shape.", Fields: []Field{
 		{Name: "error", Required: true, Schema: Schema{Type: "string", Describe: "What was wrong, in one sentence."}},
 		{Name: "errorCode", Schema: Schema{Type: "string", Describe: "A stable word for programs, such as NOT_FOUND, INVALID_BODY, CONFLICT, QUOTA_EXCEEDED, APPROVAL_REQUIRED or FORBIDDEN_FOR_AGENT. Older deployments send it for the last two only.", Pattern: "^[A-Z][A-Z0-9_]*$"}},
-		{Name: "detail", Schema: Schema{Type: "any", Describe: "More about the failure: a sentence, or an object such as ApprovalDetail."}},
+		{Name: "detail", Schema: Schema{Type: "oneOf", Describe: "More about the failure: a sentence, an ApprovalDetail, or another object.", OneOf: []Schema{
+			{Type: "string"},
+			{Ref: "ApprovalDetail"},
+			{Type: "map", Elem: &Schema{Type: "any"}},
+		}}},
 		{Name: "hint", Schema: Schema{Type: "array", Describe: "What to do next, one step an entry.", Elem: &Schema{Type: "string"}}},
 		{Name: "requestId", Schema: Schema{Type: "string", Describe: "The request in the server's log; the same as the X-Request-Id header of the answer."}},
 	}},

@@ -12,6 +12,7 @@ fi
 
 "$go" vet ./...
 "$go" run "${LINTER:?}" run ./...
+sh openapi/lint/lint.sh
 
 if command -v shellcheck >/dev/null 2>&1; then
 	git ls-files '*.sh' | xargs shellcheck
