@@ -3,11 +3,20 @@
 package embedded
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"navix.sh/agentbox/controller/claim"
+	"navix.sh/agentbox/controller/embedded/apiserver"
+	"navix.sh/agentbox/controller/embedded/node"
 )
 
 // Options says where the embedded platform lives and how it runs sandboxes.
@@ -34,4 +43,59 @@ type Platform struct {
 	Dial claim.DialFunc
 	// Runtime says in one line which runtime isolates the sandboxes, and what it isolates.
 	Runtime string
+	// Logs reads the output of a container.
+	Logs LogReader
+
+	api  *apiserver.Server
+	node *node.Agent
+}
+
+// LogReader opens the log of a container of a Pod, as a kubelet serves it: o chooses the container and the part.
+type LogReader func(ctx context.Context, namespace, pod string, o *corev1.PodLogOptions) (io.ReadCloser, error)
+
+// Start opens the data directory and returns once the API serves and the node runs Pods. ctx bounds the start only.
+func Start(ctx context.Context, o Options) (_ *Platform, err error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.BinDir == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find the folder of the helper binaries: %w", err)
+		}
+		o.BinDir = filepath.Dir(self)
+	}
+	p := &Platform{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Stop(context.WithoutCancel(ctx)))
+		}
+	}()
+	if p.api, err = apiserver.Start(ctx, apiserver.Options{DataDir: filepath.Join(o.DataDir, "api"), Logger: o.Logger}); err != nil {
+		return nil, fmt.Errorf("start the embedded Kubernetes API: %w", err)
+	}
+	p.Config, p.Kubeconfig = p.api.Config, p.api.Kubeconfig
+	if p.node, err = node.Start(ctx, node.Options{
+		Config: p.Config, NodeName: apiserver.NodeName, DataDir: filepath.Join(o.DataDir, "node"), BinDir: o.BinDir,
+		Runtime: o.Runtime, Logger: o.Logger,
+	}); err != nil {
+		return nil, fmt.Errorf("start the node agent: %w", err)
+	}
+	p.Dial, p.Logs, p.Runtime = p.node.Dial, p.node.Logs, p.node.Describe()
+	if err := seed(ctx, p.Config, o.DataDir, o.ClusterID); err != nil {
+		return nil, fmt.Errorf("seed the platform: %w", err)
+	}
+	return p, nil
+}
+
+// Stop ends every sandbox, then the API. What is in the API stays on the disk.
+func (p *Platform) Stop(ctx context.Context) error {
+	var errs []error
+	if p.node != nil {
+		errs = append(errs, p.node.Stop(ctx))
+	}
+	if p.api != nil {
+		p.api.Stop()
+	}
+	return errors.Join(errs...)
 }
