@@ -14,10 +14,10 @@ var Commands = []string{
 // of them; a test of cli compares the list with the flags that exist.
 var Flags = []string{
 	"all-clusters", "api-key", "api-key-stdin", "auth-scheme", "ca-file", "check",
-	"cluster", "cluster-api", "color", "context", "csv", "dry-run", "editable",
-	"endpoint", "fields", "file", "filter", "force", "format", "help", "jq", "json",
+	"cluster", "cluster-api", "color", "context", "csv", "dir", "dry-run", "editable",
+	"endpoint", "fields", "file", "filter", "for", "force", "format", "help", "jq", "json",
 	"limit", "replicas", "schema", "sort", "timeout", "version", "wait", "watch",
-	"wide", "yes",
+	"wide",
 }
 
 // QueryParams are query parameters that mean the same on every operation. No
