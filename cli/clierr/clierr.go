@@ -96,14 +96,15 @@ func Print(w io.Writer, e *Error, asJSON bool) {
 		fmt.Fprintf(w, "hint: %s\n", text.Line(h))
 	}
 	if e.Approval != nil {
-		e.Approval.print(w)
+		e.Approval.Print(w)
 	}
 	if e.RequestID != "" && e.Exit == ExitFailure {
 		fmt.Fprintf(w, "hint: request id %s\n", text.Line(e.RequestID))
 	}
 }
 
-func (a *Approval) print(w io.Writer) {
+// Print writes the request as text.
+func (a *Approval) Print(w io.Writer) {
 	line := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(w, "approval %s: %s\n", name, text.Line(value))

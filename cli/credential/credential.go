@@ -142,7 +142,11 @@ func (s *Store) Delete(ctx context.Context, name string, c *config.Credential) e
 		}
 		return nil
 	}
-	return s.editFile(func(keys map[string]entry) { delete(keys, name) })
+	return s.editFile(func(keys map[string]entry) {
+		if keys[name].Address == c.Address { // not one that was saved for another address since
+			delete(keys, name)
+		}
+	})
 }
 
 // Place is the name of a store for people.

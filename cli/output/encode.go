@@ -63,18 +63,26 @@ func WriteYAML(w io.Writer, v any) error {
 // breaks inside a field are kept, as RFC 4180 quotes them, and other control
 // characters are escaped.
 func WriteCSV(w io.Writer, heading []string, rows [][]string) error {
-	out := csv.NewWriter(w)
-	if err := out.Write(heading); err != nil {
+	if err := WriteCSVRow(w, heading); err != nil {
 		return err
 	}
 	for _, row := range rows {
-		safe := make([]string, len(row))
-		for i, cell := range row {
-			safe[i] = csvCell(cell)
-		}
-		if err := out.Write(safe); err != nil {
+		if err := WriteCSVRow(w, row); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// WriteCSVRow writes one row.
+func WriteCSVRow(w io.Writer, row []string) error {
+	safe := make([]string, len(row))
+	for i, cell := range row {
+		safe[i] = csvCell(cell)
+	}
+	out := csv.NewWriter(w)
+	if err := out.Write(safe); err != nil {
+		return err
 	}
 	out.Flush()
 	return out.Error()

@@ -149,11 +149,3 @@ func TestSortBy(t *testing.T) {
 		t.Errorf("descending: %v", rows)
 	}
 }
-
-func FuzzLookup(f *testing.F) {
-	f.Add(`a["b"].c`)
-	f.Add(`[`)
-	f.Add(`a..b`)
-	v, _ := Decode([]byte(`{"a":{"b":{"c":1}}}`))
-	f.Fuzz(func(_ *testing.T, path string) { Lookup(v, path) })
-}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"navix.sh/agentbox/cli/text"
+	"navix.sh/agentbox/registry"
 )
 
 // Missing is what a table shows where there is no value.
@@ -29,33 +30,14 @@ func Decode(data []byte) (any, error) {
 	return v, nil
 }
 
-// Lookup returns the value at a path such as `status.phase` or `metadata["a.b/c"]`;
-// nil when there is none. The empty path is the value itself.
+// Lookup returns the value at a path such as `status.phase` or `metadata["a.b/c"]`
+// (registry.SplitPath); nil when there is none. The empty path is the value itself.
 func Lookup(v any, path string) any {
-	for path != "" && v != nil {
-		var key string
-		key, path = nextKey(path)
-		m, ok := v.(map[string]any)
-		if !ok {
-			return nil
-		}
-		v = m[key]
+	if path == "" {
+		return v
 	}
-	return v
-}
-
-func nextKey(path string) (key, rest string) {
-	path = strings.TrimPrefix(path, ".")
-	if inner, ok := strings.CutPrefix(path, `["`); ok {
-		if key, rest, ok = strings.Cut(inner, `"]`); ok {
-			return key, rest
-		}
-	}
-	end := strings.IndexAny(path, ".[")
-	if end <= 0 {
-		return path, ""
-	}
-	return path[:end], path[end:]
+	found, _ := registry.Lookup(v, path)
+	return found
 }
 
 // Empty reports whether there is nothing to show.

@@ -1,0 +1,199 @@
+// Package cli is the command line of AgentBox: a cobra tree built from the
+// registry, and what its commands do.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"navix.sh/agentbox/cli/clierr"
+	"navix.sh/agentbox/cli/config"
+	"navix.sh/agentbox/cli/output"
+	"navix.sh/agentbox/registry"
+)
+
+// Version is the version of this build; releases set it with -ldflags -X.
+var Version = "dev"
+
+// App is one run of the command line with everything it touches.
+type App struct {
+	Index    *registry.Index
+	In       io.Reader
+	Out, Err io.Writer
+	Getenv   func(string) string
+	// Pause waits between two looks at something that is changing; tests replace it.
+	Pause func(context.Context, time.Duration) error
+}
+
+// NewApp returns an App on the process's own streams and environment.
+func NewApp() *App {
+	return &App{Index: registry.Default(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Pause: pause}
+}
+
+// Main runs the command line of the process and returns its exit code.
+func Main() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	go func() {
+		// A second interrupt ends the process at once, whatever it waits for.
+		<-ctx.Done()
+		stop()
+	}()
+	return NewApp().Run(ctx, os.Args[1:])
+}
+
+// Run executes one command line and returns its exit code. Errors are printed.
+func (a *App) Run(ctx context.Context, args []string) int {
+	root := a.Command()
+	arranged, err := arrange(root, args)
+	if err == nil {
+		root.SetArgs(arranged)
+		err = root.ExecuteContext(ctx)
+	}
+	if err == nil {
+		return clierr.ExitOK
+	}
+	return a.fail(ctx, err, wantsJSON(args))
+}
+
+func (a *App) fail(ctx context.Context, err error, asJSON bool) int {
+	if errors.Is(err, syscall.EPIPE) {
+		return clierr.ExitOK // the reader has seen enough, as with head
+	}
+	e := clierr.From(err)
+	if ctx.Err() != nil && e.Exit == clierr.ExitFailure {
+		e = clierr.New(clierr.Interrupted, "interrupted")
+	}
+	clierr.Print(a.Err, e, asJSON)
+	return e.Exit
+}
+
+// wantsJSON reads from the raw arguments whether errors are to be JSON, because the
+// flags themselves may be what is wrong.
+func wantsJSON(args []string) bool {
+	for i, arg := range args {
+		switch {
+		case arg == "--":
+			return false
+		case arg == "--json" || arg == "--json=true" || arg == "--format=json" || arg == "--format=ndjson":
+			return true
+		case arg == "--format" && i+1 < len(args):
+			return args[i+1] == "json" || args[i+1] == "ndjson"
+		}
+	}
+	return false
+}
+
+// Command builds the cobra tree.
+func (a *App) Command() *cobra.Command {
+	cobra.EnableCommandSorting = false
+	root := &cobra.Command{
+		Use:           "abx",
+		Short:         "Environments and warm pools that AI agents claim sandboxes from",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if show, _ := cmd.Flags().GetBool("version"); show {
+				return a.printVersion(cmd)
+			}
+			if len(args) == 0 {
+				return a.help(cmd, nil)
+			}
+			_, err := a.Index.ParseAddress(args)
+			return a.unknownCommand(args[0], err)
+		},
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		if err := a.help(cmd, cmd.Flags().Args()); err != nil {
+			_ = a.fail(cmd.Context(), err, false)
+		}
+	})
+	root.SetFlagErrorFunc(a.flagError)
+	addFlags(root, groupGlobal|groupVersion)
+	root.Flags().BoolP("help", "h", false, "show help")
+	for _, r := range a.Index.Roots() {
+		root.AddCommand(a.readCommand(r))
+	}
+	for _, verb := range a.verbs() {
+		root.AddCommand(a.verbCommand(verb))
+	}
+	root.AddCommand(a.otherCommands()...)
+	root.SetHelpCommand(a.helpCommand())
+	return root
+}
+
+// otherCommands are those that are neither a resource nor a verb.
+func (a *App) otherCommands() []*cobra.Command {
+	return []*cobra.Command{
+		a.whoamiCommand(), a.contextCommand(), a.agentContextCommand(), a.completionCommand(), a.versionCommand(),
+	}
+}
+
+// verbs are the words that write: the fixed ones and the actions of the registry.
+func (a *App) verbs() []string {
+	words := slices.Clone(registry.Verbs)
+	for _, name := range a.Index.ActionNames() {
+		if !slices.Contains(words, name) {
+			words = append(words, name)
+		}
+	}
+	return words
+}
+
+func (a *App) unknownCommand(word string, address *registry.AddressError) error {
+	if address == nil {
+		// A resource that cobra did not find as a command cannot happen: the tree has every root.
+		return clierr.New(clierr.Internal, "%q has no command", word)
+	}
+	e := addressError(address)
+	if address.Code == registry.ErrUnknownResource && len(e.Hints) == 0 {
+		commands := append(a.verbs(), registry.Commands...)
+		if e.Suggestion == "" {
+			e.Suggestion = registry.Suggest(word, commands)
+		}
+		e.Hint("besides resources there are: "+strings.Join(commands, ", "), "abx --help")
+	}
+	return e
+}
+
+// addressError turns a refusal of the registry into the error of the command line.
+func addressError(e *registry.AddressError) *clierr.Error {
+	return clierr.New(e.Code, "%s", e.Message).Choices(e.Valid, e.Suggestion).Hint(e.Hints...)
+}
+
+// note tells a person something that is no result, on standard error.
+func (a *App) note(format string, args ...any) {
+	fmt.Fprintf(a.Err, "note: "+format+"\n", args...)
+}
+
+// configPath is where the contexts are kept.
+func (a *App) configPath() (string, error) { return config.Path(a.Getenv) }
+
+// outIsTerminal reports whether results go to a person.
+func (a *App) outIsTerminal() bool { return output.IsTerminal(a.Out) }
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,397 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"navix.sh/agentbox/cli/clierr"
+	"navix.sh/agentbox/cli/config"
+	"navix.sh/agentbox/cli/credential"
+	"navix.sh/agentbox/cli/output"
+)
+
+// contextCommand is `abx context …`: saved deployments.
+func (a *App) contextCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "context",
+		Aliases: []string{"contexts"},
+		Short:   "Saved deployments: where they are, and where their keys are kept",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownWord(cmd, args[0])
+			}
+			return a.contextList(cmd)
+		},
+		Annotations: map[string]string{annotationExamples: strings.Join([]string{
+			"abx context set prod --endpoint https://console.example.com/agentbox --api-key-stdin < KEYFILE",
+			"abx context show # every setting, and where it comes from", "abx context use prod"}, "\n")},
+	}
+	addFlags(cmd, groupGlobal|groupOutput)
+	names := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return a.contextNames(), cobra.ShellCompDirectiveNoFileComp
+	}
+	add := func(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, []string) error, example string) {
+		sub := &cobra.Command{Use: use, Short: short, Args: args, RunE: run, ValidArgsFunction: names,
+			Annotations: map[string]string{annotationExamples: example}}
+		addFlags(sub, groupGlobal|groupOutput)
+		a.completeFlags(sub)
+		cmd.AddCommand(sub)
+	}
+	add("set NAME", "Save a deployment, or change what is given of one", words(1, 1), a.contextSet,
+		"abx context set prod --endpoint https://console.example.com/agentbox --api-key-stdin < KEYFILE")
+	add("use NAME", "Make a context the current one", words(1, 1), a.contextUse, "abx context use prod")
+	add("list", "All contexts", words(0, 0), func(cmd *cobra.Command, _ []string) error { return a.contextList(cmd) }, "abx context list")
+	add("show [NAME]", "Every setting, and where it comes from", words(0, 1), a.contextShow, "abx context show --json")
+	add("remove NAME", "Forget a context and its key", words(1, 1), a.contextRemove, "abx context remove prod")
+	add("rename OLD NEW", "Give a context another name", words(2, 2), a.contextRename, "abx context rename prod production")
+	return cmd
+}
+
+// annotationExamples holds the example lines of a command.
+const annotationExamples = "examples"
+
+// words checks the number of words of a command that is not a resource.
+func words(low, high int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < low:
+			return clierr.New(clierr.MissingValue, "%s needs more words", cmd.CommandPath()).Hint("abx " + strings.TrimPrefix(cmd.UseLine(), "abx "))
+		case len(args) > high:
+			return clierr.New("TOO_MANY_WORDS", "%s has no use for %q", cmd.CommandPath(), args[high]).Hint(cmd.CommandPath() + " --help")
+		}
+		return nil
+	}
+}
+
+func (a *App) contextNames() []string {
+	path, err := a.configPath()
+	if err != nil {
+		return nil
+	}
+	f, err := config.Load(path)
+	if err != nil {
+		return nil
+	}
+	return f.Names()
+}
+
+// contextReport is what a context command did, for programs.
+type contextReport struct {
+	Context    string             `json:"context"`
+	Done       string             `json:"done"`
+	Address    string             `json:"address,omitempty"`
+	Credential *config.Credential `json:"credential,omitempty"`
+	Current    string             `json:"current,omitempty"`
+}
+
+// report prints what was done: as lines for a person, as JSON for a program.
+func (a *App) report(cmd *cobra.Command, r contextReport, lines ...string) error {
+	p, err := a.printing(cmd)
+	if err != nil {
+		return err
+	}
+	if p.machine() {
+		return a.struct2document(cmd.Context(), p, r)
+	}
+	for _, l := range lines {
+		if l != "" {
+			if err := a.line(l); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkContextName(name string) error {
+	if name == "" || len(name) > 64 || strings.HasPrefix(name, "-") || strings.ContainsFunc(name, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r))
+	}) {
+		return clierr.New(clierr.InvalidValue, "%q cannot be the name of a context", name).
+			Hint("a name is made of letters, digits, dots, dashes and underscores, at most 64")
+	}
+	return nil
+}
+
+// contextSet saves what was given, and keeps the rest of an existing context.
+func (a *App) contextSet(cmd *cobra.Command, args []string) error {
+	name := args[0]
+	if err := checkContextName(name); err != nil {
+		return err
+	}
+	if _, err := a.printing(cmd); err != nil {
+		return err
+	}
+	key, err := a.givenKey(cmd)
+	if err != nil {
+		return err
+	}
+	path, err := a.configPath()
+	if err != nil {
+		return err
+	}
+	store, err := credential.New(path, a.Getenv)
+	if err != nil {
+		return err
+	}
+	var saved config.Context
+	current := ""
+	err = config.Edit(path, func(f *config.File) error {
+		c := f.Contexts[name]
+		if err := applyFlags(cmd, &c); err != nil {
+			return err
+		}
+		if c.Address() == "" {
+			return clierr.New(clierr.MissingValue, "context %q has no address", name).Hint("abx context set " + name + " --endpoint URL --api-key-stdin < KEYFILE")
+		}
+		if key != "" {
+			old := c.Credential
+			if c.Credential, err = store.Save(cmd.Context(), name, c.Address(), key); err != nil {
+				return err
+			}
+			c.APIKey = ""
+			if old != nil && *old != *c.Credential {
+				_ = store.Delete(cmd.Context(), name, old) // the new one is in place; a leftover harms nobody
+			}
+		}
+		f.Contexts[name] = c
+		if len(f.Contexts) == 1 {
+			f.Current = name
+		}
+		saved, current = c, f.Current
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	lines := []string{fmt.Sprintf("saved context %s: %s", name, saved.Address())}
+	switch {
+	case key != "":
+		lines = append(lines, "the key is in the "+store.Place(saved.Credential.Store))
+	case saved.Credential == nil && saved.APIKey == "":
+		lines = append(lines, "it has no key yet: abx context set "+name+" --api-key-stdin < KEYFILE")
+	case saved.Credential != nil && saved.Credential.Address != saved.Address():
+		lines = append(lines, "its key was saved for "+saved.Credential.Address+" and does not go to the new address: abx context set "+name+" --api-key-stdin < KEYFILE")
+	}
+	if current != name {
+		lines = append(lines, "to make it the current one: abx context use "+name)
+	}
+	return a.report(cmd, contextReport{name, "saved", saved.Address(), saved.Credential, current}, append(lines, "check it: abx whoami --context "+name)...)
+}
+
+// givenKey is the key on the command line or standard input; empty when there is none.
+func (a *App) givenKey(cmd *cobra.Command) (string, error) {
+	if fromStdin, _ := cmd.Flags().GetBool("api-key-stdin"); fromStdin {
+		if cmd.Flags().Changed("api-key") {
+			return "", clierr.New(clierr.InvalidValue, "--api-key and --api-key-stdin both give a key").Hint("use --api-key-stdin")
+		}
+		return a.readKey()
+	}
+	key, _ := cmd.Flags().GetString("api-key")
+	if !cmd.Flags().Changed("api-key") {
+		return "", nil
+	}
+	return key, credential.Check(key)
+}
+
+// applyFlags writes the given flags into c. An empty value clears a setting, and a new
+// --endpoint ends the direct mode that --cluster-api began.
+func applyFlags(cmd *cobra.Command, c *config.Context) error {
+	set := func(flag string, into *string) bool {
+		if !cmd.Flags().Changed(flag) {
+			return false
+		}
+		*into, _ = cmd.Flags().GetString(flag)
+		return true
+	}
+	if set("endpoint", &c.Endpoint) && c.Endpoint != "" {
+		if err := config.CheckAddress(c.Endpoint, "--endpoint"); err != nil {
+			return err
+		}
+		c.Endpoint, c.ClusterAPI = config.NormalizeAddress(c.Endpoint), ""
+	}
+	if set("cluster-api", &c.ClusterAPI) && c.ClusterAPI != "" {
+		if err := config.CheckAddress(c.ClusterAPI, "--cluster-api"); err != nil {
+			return err
+		}
+		c.ClusterAPI = config.NormalizeAddress(c.ClusterAPI)
+	}
+	set("cluster", &c.Cluster)
+	set("ca-file", &c.CAFile)
+	set("auth-scheme", &c.AuthScheme)
+	for _, valid := range append([]string{""}, config.AuthSchemes...) {
+		if c.AuthScheme == valid {
+			return nil
+		}
+	}
+	return clierr.New(clierr.InvalidValue, "the auth scheme %q does not exist", c.AuthScheme).Choices(config.AuthSchemes, "")
+}
+
+func (a *App) contextUse(cmd *cobra.Command, args []string) error {
+	path, err := a.configPath()
+	if err != nil {
+		return err
+	}
+	var c config.Context
+	if err := config.Edit(path, func(f *config.File) error {
+		if c, err = f.Get(args[0]); err == nil {
+			f.Current = args[0]
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return a.report(cmd, contextReport{args[0], "current", c.Address(), c.Credential, args[0]}, "the current context is "+args[0]+": "+c.Address())
+}
+
+func (a *App) contextRemove(cmd *cobra.Command, args []string) error {
+	path, err := a.configPath()
+	if err != nil {
+		return err
+	}
+	store, err := credential.New(path, a.Getenv)
+	if err != nil {
+		return err
+	}
+	var removed config.Context
+	var left []string
+	wasCurrent := false
+	if err := config.Edit(path, func(f *config.File) error {
+		if removed, err = f.Get(args[0]); err != nil {
+			return err
+		}
+		delete(f.Contexts, args[0])
+		if wasCurrent = f.Current == args[0]; wasCurrent {
+			f.Current = "" // another platform must not become the target without being chosen
+		}
+		left = f.Names()
+		return nil
+	}); err != nil {
+		return err
+	}
+	if removed.Credential != nil {
+		if err := store.Delete(cmd.Context(), args[0], removed.Credential); err != nil {
+			a.note("%v", err)
+		}
+	}
+	lines := []string{"removed context " + args[0]}
+	if wasCurrent && len(left) > 0 {
+		lines = append(lines, "no context is current now: abx context use "+strings.Join(left, "|"))
+	}
+	return a.report(cmd, contextReport{Context: args[0], Done: "removed"}, lines...)
+}
+
+func (a *App) contextRename(cmd *cobra.Command, args []string) error {
+	from, to := args[0], args[1]
+	if err := checkContextName(to); err != nil {
+		return err
+	}
+	path, err := a.configPath()
+	if err != nil {
+		return err
+	}
+	store, err := credential.New(path, a.Getenv)
+	if err != nil {
+		return err
+	}
+	var c config.Context
+	var old *config.Credential
+	if err := config.Edit(path, func(f *config.File) error {
+		if c, err = f.Get(from); err != nil {
+			return err
+		}
+		if _, taken := f.Contexts[to]; taken {
+			return clierr.New(clierr.Conflict, "there is a context %q already", to).Hint("abx context remove " + to)
+		}
+		if old = c.Credential; old != nil {
+			key, err := store.Load(cmd.Context(), from, old)
+			if err != nil {
+				return err
+			}
+			if c.Credential, err = store.Save(cmd.Context(), to, old.Address, key); err != nil {
+				return err
+			}
+		}
+		delete(f.Contexts, from)
+		f.Contexts[to] = c
+		if f.Current == from {
+			f.Current = to
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if old != nil {
+		if err := store.Delete(cmd.Context(), from, old); err != nil {
+			a.note("%v", err)
+		}
+	}
+	return a.report(cmd, contextReport{to, "renamed", c.Address(), c.Credential, ""}, "context "+from+" is called "+to+" now")
+}
+
+func (a *App) contextList(cmd *cobra.Command) error {
+	p, err := a.printing(cmd)
+	if err != nil {
+		return err
+	}
+	path, err := a.configPath()
+	if err != nil {
+		return err
+	}
+	f, err := config.Load(path)
+	if err != nil {
+		return err
+	}
+	heading := []string{"current", "name", "address", "mode", "cluster", "key"}
+	var rows [][]string
+	items := []any{}
+	for _, name := range f.Names() {
+		c := f.Contexts[name]
+		mark, mode := "", "console"
+		if name == f.Current {
+			mark = "*"
+		}
+		if c.ClusterAPI != "" {
+			mode = "cluster-api"
+		}
+		rows = append(rows, []string{mark, name, c.Address(), mode, c.Cluster, keyPlace(c)})
+		items = append(items, map[string]any{"name": name, "current": name == f.Current, "address": c.Address(), "mode": mode, "cluster": c.Cluster, "key": keyPlace(c)})
+	}
+	switch {
+	case p.query == nil && p.format == output.CSV:
+		return output.WriteCSV(a.Out, heading, rows)
+	case p.query == nil && p.format == output.Name:
+		for _, name := range f.Names() {
+			if err := a.line(name); err != nil {
+				return err
+			}
+		}
+		return nil
+	case p.machine():
+		return a.document(cmd.Context(), p, map[string]any{"items": items, "total": len(items), "current": f.Current})
+	case len(rows) == 0:
+		return a.print("no contexts yet\nhint: abx context set <name> --endpoint URL --api-key-stdin < KEYFILE\n")
+	}
+	for _, r := range rows {
+		for i := range r {
+			r[i] = output.Cell(r[i])
+		}
+	}
+	if err := output.WriteTable(a.Out, heading, rows, p.style); err != nil {
+		return err
+	}
+	return a.print("\nhint: abx context use <name>\nhint: abx context show <name>\n")
+}
+
+func keyPlace(c config.Context) string {
+	switch {
+	case c.Credential != nil:
+		return c.Credential.Store
+	case c.APIKey != "":
+		return "config file"
+	}
+	return "none"
+}

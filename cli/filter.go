@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"navix.sh/agentbox/cli/clierr"
+	"navix.sh/agentbox/cli/output"
+	"navix.sh/agentbox/registry"
+)
+
+// filterArg is one --filter, checked.
+type filterArg struct {
+	registry.Filter
+	value string
+	get   func(row) any
+}
+
+// matches applies the filter to a row: exactly for a closed set, otherwise as a
+// case-insensitive part of what the cell shows.
+func (f filterArg) matches(r row) bool {
+	shown := output.Plain(f.get(r))
+	if len(f.Values) > 0 {
+		if shown == "" && slices.Contains(f.Values, "false") {
+			shown = "false" // a switch that is not there is off
+		}
+		return shown == f.value
+	}
+	return strings.Contains(strings.ToLower(shown), strings.ToLower(f.value))
+}
+
+// parseFilters checks the --filter flags against the resource.
+func parseFilters(r *registry.Resource, args []string) ([]filterArg, error) {
+	var filters []filterArg
+	for _, arg := range args {
+		key, value, ok := strings.Cut(arg, "=")
+		if !ok || key == "" {
+			return nil, clierr.New(clierr.InvalidValue, "--filter %q is not KEY=VALUE", arg).Choices(filterKeys(r), "").
+				Hint("the keys are column headings")
+		}
+		f := r.Filter(key)
+		if f == nil {
+			e := clierr.New(clierr.InvalidValue, "%s cannot be filtered by %q", r.Plural, key).
+				Choices(filterKeys(r), registry.Suggest(key, filterKeys(r)))
+			if len(r.Filters) == 0 {
+				e.Hint("this list has no filters; --jq can select rows")
+			}
+			return nil, e
+		}
+		if len(f.Values) > 0 && !slices.Contains(f.Values, value) {
+			return nil, clierr.New(clierr.InvalidValue, "--filter %s: there is no %s %q", arg, key, value).
+				Choices(f.Values, registry.Suggest(value, f.Values))
+		}
+		get := func(w row) any { return output.Lookup(w.value, f.Path) }
+		if c := r.Column(key); c != nil {
+			get = columnField(r, *c).get
+		}
+		filters = append(filters, filterArg{*f, value, get})
+	}
+	return filters, nil
+}
+
+func filterKeys(r *registry.Resource) []string {
+	var keys []string
+	for _, f := range r.Filters {
+		keys = append(keys, f.Key)
+	}
+	return keys
+}
+
+// listing is what was asked of a list.
+type listing struct {
+	filters     []filterArg
+	sort        *field
+	descending  bool
+	limit       int // -1: none given
+	allClusters bool
+	watch       bool
+}
+
+// listing reads and checks the list flags.
+func (a *App) listing(cmd *cobra.Command, r *registry.Resource) (listing, error) {
+	set := cmd.Flags()
+	l := listing{limit: -1}
+	args, _ := set.GetStringArray("filter")
+	var err error
+	if l.filters, err = parseFilters(r, args); err != nil {
+		return l, err
+	}
+	if c, ok := set.Lookup("limit").Value.(*count); ok && set.Changed("limit") {
+		l.limit = c.n
+	}
+	l.allClusters, _ = set.GetBool("all-clusters")
+	l.watch, _ = set.GetBool("watch")
+	if set.Changed("sort") {
+		key, _ := set.GetString("sort")
+		name, down := strings.CutPrefix(key, "-")
+		f, err := a.findField(r, a.rowSchema(r), name, l.allClusters)
+		if err != nil {
+			return l, err
+		}
+		l.sort, l.descending = &f, down
+	}
+	return l, a.checkListing(cmd, r, l)
+}
+
+// checkListing refuses flags that exclude each other.
+func (a *App) checkListing(cmd *cobra.Command, r *registry.Resource, l listing) error {
+	conflict := func(x, y string) error {
+		return clierr.New(clierr.InvalidValue, "%s and %s do not go together", x, y).Hint("leave one of them out")
+	}
+	switch {
+	case l.allClusters && r.Platform:
+		return clierr.New(clierr.InvalidValue, "%s belong to the whole platform; --all-clusters would repeat them", r.Plural).Hint("abx " + r.Plural)
+	case l.allClusters && cmd.Flags().Changed("cluster"):
+		return conflict("--all-clusters", "--cluster")
+	case !l.watch:
+		return nil
+	case !r.List.Watch:
+		return clierr.New(clierr.Unsupported, "%s cannot be watched", r.Plural).Hint("abx " + a.Index.Form(r))
+	case l.allClusters:
+		return conflict("--watch", "--all-clusters")
+	case l.sort != nil:
+		return conflict("--watch", "--sort")
+	case l.limit >= 0:
+		return conflict("--watch", "--limit")
+	}
+	return nil
+}
+
+// findField finds what --fields or --sort names: a column, a detail line or a path of the schema.
+func (a *App) findField(r *registry.Resource, schema *registry.Schema, name string, clusters bool) (field, error) {
+	if clusters && name == clusterField.id {
+		return clusterField, nil
+	}
+	if c := r.Column(name); c != nil {
+		return columnField(r, *c), nil
+	}
+	for _, d := range r.Detail {
+		if d.ID == name {
+			return field{name, func(w row) any { return output.Lookup(w.value, d.Path) }}, nil
+		}
+	}
+	if schema != nil && a.hasPath(schema, name) {
+		return field{name, func(w row) any { return output.Lookup(w.value, name) }}, nil
+	}
+	valid := a.fieldNames(r, schema)
+	return field{}, clierr.New(clierr.UnknownField, "a %s has no field %q", r.Kind, name).
+		Choices(valid, registry.Suggest(name, valid)).Hint("paths such as spec.replicas work too: abx " + r.Plural + " --schema")
+}
+
+// fieldNames are the names that findField knows at the top level.
+func (a *App) fieldNames(r *registry.Resource, schema *registry.Schema) []string {
+	var names []string
+	add := func(name string) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, c := range r.Columns {
+		add(c.ID)
+	}
+	for _, d := range r.Detail {
+		add(d.ID)
+	}
+	if schema != nil {
+		for _, f := range schema.Fields {
+			add(f.Name)
+		}
+	}
+	return names
+}
+
+// hasPath reports whether the schema has a dotted path.
+func (a *App) hasPath(schema *registry.Schema, path string) bool {
+	steps, err := registry.SplitPath(path)
+	if err != nil {
+		return false
+	}
+	for _, step := range steps {
+		schema = a.Index.Deref(schema)
+		if schema == nil {
+			return false
+		}
+		switch schema.Type {
+		case registry.TypeMap, registry.TypeAny:
+			return true
+		}
+		f := schema.Field(step)
+		if f == nil {
+			return false
+		}
+		schema = &f.Schema
+	}
+	return true
+}
+
+// rowSchema is the schema of a list's rows; nil when it has none.
+func (a *App) rowSchema(r *registry.Resource) *registry.Schema {
+	if r.List == nil {
+		return nil
+	}
+	s := a.answerSchema(r.List.Operation)
+	if s != nil && r.List.Rows != "" {
+		s = a.property(s, r.List.Rows)
+	}
+	if s != nil && s.Type == registry.TypeArray && s.Elem != nil {
+		s = a.Index.Deref(s.Elem)
+	}
+	return s
+}
+
+// itemSchema is the schema of one object; nil when it cannot be read.
+func (a *App) itemSchema(r *registry.Resource) *registry.Schema {
+	if r.Item == nil {
+		return nil
+	}
+	s := a.answerSchema(r.Item.Operation)
+	if s != nil && r.Item.Unwrap != "" {
+		s = a.property(s, r.Item.Unwrap)
+	}
+	return s
+}
+
+func (a *App) answerSchema(operation string) *registry.Schema {
+	op := a.Index.Operation(operation)
+	if op == nil || op.Success() == nil || op.Success().Schema == "" {
+		return nil
+	}
+	return a.Index.Schema(op.Success().Schema)
+}
+
+func (a *App) property(s *registry.Schema, name string) *registry.Schema {
+	f := s.Field(name)
+	if f == nil {
+		return nil
+	}
+	return a.Index.Deref(&f.Schema)
+}
+
+// fields finds what --fields names, or returns fallback without it.
+func (a *App) fields(r *registry.Resource, schema *registry.Schema, p printing, clusters bool, fallback []field) ([]field, error) {
+	if p.fields == nil {
+		if clusters {
+			return append([]field{clusterField}, fallback...), nil
+		}
+		return fallback, nil
+	}
+	var fields []field
+	for _, name := range p.fields {
+		f, err := a.findField(r, schema, name, clusters)
+		if err != nil {
+			return nil, fmt.Errorf("--fields: %w", err)
+		}
+		fields = append(fields, f)
+	}
+	return fields, nil
+}

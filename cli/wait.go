@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"navix.sh/agentbox/cli/client"
+	"navix.sh/agentbox/cli/clierr"
+	"navix.sh/agentbox/cli/output"
+	"navix.sh/agentbox/registry"
+)
+
+const (
+	// waitDefault is how long --wait waits without --timeout.
+	waitDefault = 10 * time.Minute
+	pollEvery   = time.Second
+)
+
+// waitContext bounds a write that waits.
+func (s *session) waitContext(ctx context.Context, wait bool) (context.Context, context.CancelFunc) {
+	if !wait {
+		return context.WithCancel(ctx)
+	}
+	limit := s.timeout
+	if limit == 0 {
+		limit = waitDefault
+	}
+	return context.WithTimeout(ctx, limit)
+}
+
+// deliver sends the request. With --wait it stays until a person has decided when the
+// write needs an approval, and then sends the very same bytes again, because the
+// approval is for those.
+func (a *App) deliver(ctx context.Context, s *session, api *client.Client, w *write, request client.Request) (*client.Response, error) {
+	answer, err := api.Do(ctx, request)
+	e := (*clierr.Error)(nil)
+	if !w.wait || !errors.As(err, &e) || e.Approval == nil || e.Approval.ID == "" {
+		return answer, err
+	}
+	e.Approval.Print(a.Err)
+	if err := a.awaitDecision(ctx, api, e.Approval); err != nil {
+		return nil, err
+	}
+	return api.Do(ctx, request)
+}
+
+// awaitDecision polls an approval until it is decided.
+func (a *App) awaitDecision(ctx context.Context, api *client.Client, approval *clierr.Approval) error {
+	path := "/approvals/" + approval.ID
+	return a.poll(ctx, "approval "+approval.ID, func() (string, bool, error) {
+		answer, err := api.Do(ctx, client.Request{Method: http.MethodGet, Path: path})
+		if err != nil {
+			return "", false, err
+		}
+		var state struct {
+			Status string `json:"status"`
+		}
+		if err := decodeInto(answer.Body, &state); err != nil {
+			return "", false, err
+		}
+		switch state.Status {
+		case "approved":
+			return state.Status, true, nil
+		case "denied":
+			return "", false, clierr.New(clierr.ApprovalDenied, "a person refused it (approval %s)", approval.ID).Hint("ask them why before trying again")
+		case "expired":
+			return "", false, clierr.New(clierr.ApprovalRequired, "nobody decided in time (approval %s)", approval.ID).Hint("run the command again to ask again")
+		}
+		return "waiting for a person", false, nil
+	})
+}
+
+// await waits until the effect of the write can be seen.
+func (a *App) await(ctx context.Context, api *client.Client, w *write, answer *client.Response) error {
+	at := w.addr
+	if w.verb == "create" {
+		value, err := output.Decode(answer.Body)
+		if err != nil {
+			return nil
+		}
+		name := w.createdName(value)
+		if name == "" {
+			return nil
+		}
+		at.IDs = append(append([]string(nil), at.IDs...), name)
+	}
+	if at.Resource.Item == nil {
+		return nil // the answer was the effect
+	}
+	gone := w.verb == "delete"
+	return a.poll(ctx, at.String(), func() (string, bool, error) {
+		value, _, err := a.getItem(ctx, api, at)
+		var e *clierr.Error
+		if errors.As(err, &e) && e.Code == clierr.NotFound {
+			// What is not there yet is still to come.
+			return "not there", gone, nil
+		}
+		if err != nil || gone {
+			return "still there", false, err
+		}
+		progress, done := settled(at.Resource, value)
+		return progress, done, nil
+	})
+}
+
+// settled reports whether an object has become what was asked for, and how far it is.
+// Kinds without a size are settled as soon as they can be read.
+func settled(r *registry.Resource, value any) (string, bool) {
+	prefix, desired := "status.", ""
+	switch r.Kind {
+	case "pool":
+		desired = "spec.replicas"
+	case "env":
+		desired = "status.desiredReplicas"
+	default:
+		return "", true
+	}
+	number := func(path string) int {
+		n, _ := strconv.Atoi(output.Plain(output.Lookup(value, path)))
+		return n
+	}
+	want, idle, running := number(desired), number(prefix+"idleReplicas"), number(prefix+"runningReplicas")
+	busy := number(prefix+"startingReplicas") + number(prefix+"stoppingReplicas")
+	updated, counted := output.Lookup(value, prefix+"updatedReplicas"), true
+	if updated != nil {
+		counted = number(prefix+"updatedReplicas") >= idle
+	}
+	phase := output.Plain(output.Lookup(value, prefix+"phase"))
+	progress := fmt.Sprintf("%d idle and %d running of %d", idle, running, want)
+	if phase != "" {
+		progress += ", " + phase
+	}
+	return progress, idle+running >= want && busy == 0 && counted && (phase == "" || phase == "Ready")
+}
+
+// poll looks again and again until look says that it is done, showing progress to a person.
+func (a *App) poll(ctx context.Context, what string, look func() (string, bool, error)) error {
+	progress := a.progress()
+	defer progress.stop()
+	last := ""
+	for {
+		state, done, err := look()
+		if err == nil && done {
+			return nil
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				return err
+			}
+		} else {
+			last = state
+			progress.show(what + ": " + state)
+		}
+		if ctx.Err() == nil && a.Pause(ctx, pollEvery) == nil {
+			continue
+		}
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return clierr.New(clierr.Timeout, "%s has not got there in time; last seen: %s", what, last).Because(ctx.Err()).
+				Hint("the write was sent; waiting longer: --timeout 30m")
+		}
+		return clierr.New(clierr.Interrupted, "interrupted while waiting for %s; the write was sent", what).Because(ctx.Err())
+	}
+}

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"navix.sh/agentbox/cli/client"
+	"navix.sh/agentbox/cli/clierr"
+	"navix.sh/agentbox/cli/output"
+	"navix.sh/agentbox/cli/text"
+	"navix.sh/agentbox/registry"
+)
+
+// watchList prints the rows of a list and then every change to them until interrupted.
+func (a *App) watchList(cmd *cobra.Command, s *session, addr registry.Address, p printing, l listing, fields []field) error {
+	ctx := cmd.Context()
+	api, err := s.listAPI(ctx, addr.Resource)
+	if err != nil {
+		return err
+	}
+	if err := s.require(ctx, api, featureWatch, "--watch"); err != nil {
+		return err
+	}
+	op := a.Index.Operation(addr.Resource.List.Operation)
+	path, err := addr.URLPath(op)
+	if err != nil {
+		return clierr.New(clierr.Internal, "%v", err)
+	}
+	query := filterQuery(op, l.filters)
+	query.Set("watch", "true")
+	w := &watcher{app: a, resource: addr.Resource, p: p, filters: l.filters,
+		fields: append([]field{{"change", nil}}, fields...)}
+	return a.stream(ctx, api, path, query, func(data []byte) error { return w.event(ctx, data) })
+}
+
+// stream reads server-sent events until the server or the person ends it.
+func (a *App) stream(ctx context.Context, api *client.Client, path string, query url.Values, each func([]byte) error) error {
+	answer, err := api.Stream(ctx, client.Request{Method: http.MethodGet, Path: path, Query: query}, "text/event-stream")
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if kind, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type")); err != nil || kind != "text/event-stream" {
+		return clierr.New(clierr.BadResponse, "the server answered with %q where a stream of events was expected", answer.Header.Get("Content-Type"))
+	}
+	for data, err := range client.Events(answer.Body) {
+		if ctx.Err() != nil {
+			break
+		}
+		if err == nil {
+			err = each(data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return clierr.New(clierr.Interrupted, "interrupted").Because(ctx.Err())
+	}
+	return nil
+}
+
+// watcher prints the events of one watched list.
+type watcher struct {
+	app      *App
+	resource *registry.Resource
+	p        printing
+	filters  []filterArg
+	fields   []field
+	widths   []int      // of the table, once its beginning was printed
+	first    [][]string // rows that existed when the watch began, not printed yet
+}
+
+type watchEvent struct {
+	Type   string          `json:"type"`
+	Kind   string          `json:"kind"`
+	Object json.RawMessage `json:"object"`
+}
+
+func (w *watcher) event(ctx context.Context, data []byte) error {
+	var e watchEvent
+	if err := json.Unmarshal(data, &e); err != nil {
+		return clierr.New(clierr.BadResponse, "an event of the watch cannot be read: %v", err)
+	}
+	if e.Type == "BOOKMARK" {
+		return w.begin()
+	}
+	if e.Kind != "" && e.Kind != w.resource.Kind {
+		return nil // one list may hold several kinds
+	}
+	value, err := output.Decode(e.Object)
+	if err != nil {
+		return clierr.New(clierr.BadResponse, "an event of the watch cannot be read: %v", err)
+	}
+	r := row{value: value}
+	if slices.ContainsFunc(w.filters, func(f filterArg) bool { return !f.matches(r) }) {
+		return nil
+	}
+	if w.p.query != nil || w.p.format == output.JSON || w.p.format == output.NDJSON || w.p.format == output.YAML {
+		if w.p.fields != nil {
+			picked := map[string]any{}
+			for _, f := range w.fields[1:] {
+				picked[f.id] = f.get(r)
+			}
+			value = picked
+		}
+		return w.app.event(ctx, w.p, map[string]any{"type": e.Type, "object": value})
+	}
+	return w.line(e.Type, r)
+}
+
+func (w *watcher) line(change string, r row) error {
+	switch w.p.format {
+	case output.Name:
+		return w.app.line(change + " " + rowID(w.resource, r.value))
+	case output.CSV:
+		cells := []string{change}
+		for _, f := range w.fields[1:] {
+			cells = append(cells, output.Plain(f.get(r)))
+		}
+		if w.widths == nil {
+			w.widths = make([]int, len(w.fields))
+			return output.WriteCSV(w.app.Out, headings(w.fields), [][]string{cells})
+		}
+		return output.WriteCSVRow(w.app.Out, cells)
+	}
+	cells := []string{change}
+	for _, f := range w.fields[1:] {
+		cells = append(cells, output.Cell(f.get(r)))
+	}
+	if w.widths == nil {
+		w.first = append(w.first, cells)
+		return nil
+	}
+	var b strings.Builder
+	for i, c := range cells {
+		b.WriteString(text.Pad(c, w.widths[i]+2))
+	}
+	return w.app.print(strings.TrimRight(b.String(), " ") + "\n")
+}
+
+// begin prints the rows that existed when the watch began; later rows keep their widths.
+func (w *watcher) begin() error {
+	if w.widths != nil || w.p.machine() {
+		return nil
+	}
+	w.widths = make([]int, len(w.fields))
+	for _, line := range append([][]string{headings(w.fields)}, w.first...) {
+		for i, c := range line {
+			w.widths[i] = max(w.widths[i], text.Width(c))
+		}
+	}
+	rows := w.first
+	w.first = nil
+	return output.WriteTable(w.app.Out, headings(w.fields), rows, w.p.style)
+}
+
+// event prints one event of a stream: documents in YAML, lines in every other format.
+func (a *App) event(ctx context.Context, p printing, v any) error {
+	if p.query == nil && p.format == output.YAML {
+		if err := a.print("---\n"); err != nil {
+			return err
+		}
+	}
+	return a.document(ctx, p, v)
+}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"navix.sh/agentbox/cli/client"
+	"navix.sh/agentbox/cli/clierr"
+	"navix.sh/agentbox/cli/credential"
+	"navix.sh/agentbox/cli/output"
+)
+
+// whoamiCommand is `abx whoami`.
+func (a *App) whoamiCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:         "whoami",
+		Short:       "Who the key acts as, and whether its writes need approval",
+		Args:        words(0, 0),
+		RunE:        func(cmd *cobra.Command, _ []string) error { return a.whoami(cmd) },
+		Annotations: map[string]string{annotationExamples: "abx whoami\nabx whoami --jq .mode # agent or unrestricted"},
+	}
+	addFlags(cmd, groupGlobal|groupOutput)
+	a.completeFlags(cmd)
+	return cmd
+}
+
+func (a *App) whoami(cmd *cobra.Command) error {
+	p, err := a.printing(cmd)
+	if err != nil {
+		return err
+	}
+	if p.fields != nil || p.query == nil && (p.format == output.CSV || p.format == output.Name) {
+		return clierr.New(clierr.InvalidValue, "whoami prints one object: --fields, --csv and --format name do not apply").Hint("abx whoami --jq .team")
+	}
+	s, err := a.connect(cmd)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	api, err := s.anyAPI(cmd.Context())
+	if err != nil {
+		return err
+	}
+	answer, err := api.Do(cmd.Context(), client.Request{Method: http.MethodGet, Path: "/auth/whoami"})
+	if err != nil {
+		return err
+	}
+	value, err := output.Decode(answer.Body)
+	if err != nil || output.Lookup(value, "role") == nil {
+		return clierr.New(clierr.BadResponse, "%s does not say who the key is", api.Base()).Hint("abx context show")
+	}
+	if p.machine() {
+		return a.document(cmd.Context(), p, value)
+	}
+	mode := output.Plain(output.Lookup(value, "mode"))
+	if mode == "agent" {
+		mode += " (platform writes wait for a person)"
+	}
+	lines := []output.Pair{}
+	for _, name := range []string{"role", "mode", "user", "team", "namespace"} {
+		shown := output.Cell(output.Lookup(value, name))
+		if name == "mode" && mode != "" {
+			shown = output.Cell(mode)
+		}
+		lines = append(lines, output.Pair{Name: name, Value: shown})
+	}
+	path, err := a.configPath()
+	if err != nil {
+		return err
+	}
+	store, err := credential.New(path, a.Getenv)
+	if err != nil {
+		return err
+	}
+	lines = append(lines, output.Pair{Name: "address", Value: output.Cell(s.settings.Address())},
+		output.Pair{Name: "key", Value: output.Cell(describeKey(s.settings, store).Source)})
+	return output.WritePairs(a.Out, lines, p.style)
+}
+
+// anyAPI is the API of the chosen cluster, or of the first one when it makes no difference which answers.
+func (s *session) anyAPI(ctx context.Context) (*client.Client, error) {
+	if s.settings.Direct() || s.cluster != "" {
+		return s.api(ctx)
+	}
+	ids, err := s.clusterIDs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(ids) == 0 {
+		return s.api(ctx) // which says that there is none
+	}
+	return s.at(ids[0]), nil
+}

@@ -1,0 +1,394 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"navix.sh/agentbox/cli/body"
+	"navix.sh/agentbox/cli/client"
+	"navix.sh/agentbox/cli/clierr"
+	"navix.sh/agentbox/cli/output"
+	"navix.sh/agentbox/registry"
+)
+
+// verbCommand is `abx <verb> <address>`.
+func (a *App) verbCommand(verb string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   verb,
+		Short: verbSummary(verb),
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.write(cmd, verb, args)
+		},
+		ValidArgsFunction: a.completeVerb(verb),
+	}
+	groups := groupGlobal | groupOutput | groupWrite | groupSchema
+	switch verb {
+	case "create", "update":
+		groups |= groupBody
+	case "scale":
+		groups |= groupScale
+	}
+	addFlags(cmd, groups)
+	a.completeFlags(cmd)
+	return cmd
+}
+
+func verbSummary(verb string) string {
+	switch verb {
+	case "create":
+		return "Make one; it must not exist yet"
+	case "update":
+		return "Replace the settings of one; it must exist"
+	case "delete":
+		return "Delete one, and what belongs to it"
+	case "scale":
+		return "Change the size of a pool"
+	case "approve":
+		return "Let a waiting write go through"
+	case "deny":
+		return "Refuse a waiting write"
+	case "promote":
+		return "Make a key known to every cluster"
+	}
+	return strings.ToUpper(verb[:1]) + verb[1:]
+}
+
+// write is one write: what was asked for, checked without a network.
+type write struct {
+	verb      string
+	addr      registry.Address
+	op        *registry.Operation
+	forbidden string // why an agent key may never do it
+	done      string // past tense, for the confirmation
+	file      string // where the body came from
+	body      map[string]any
+	raw       []byte // a fixed body
+	etag      string // version that the body was read at; empty when unknown
+	replicas  int
+	dryRun    bool
+	wait      bool
+	p         printing
+}
+
+// write runs a write: everything that needs no network is judged first.
+func (a *App) write(cmd *cobra.Command, verb string, words []string) error {
+	addr, bad := a.Index.ParseAddress(words)
+	if bad != nil {
+		e := addressError(bad)
+		if bad.Code == registry.ErrNoAddress {
+			e.Message = verb + " needs an address"
+			e.Hint("abx "+verb+" --help", map[bool]string{true: "to update this program: abx upgrade"}[verb == "update"])
+		}
+		return e
+	}
+	op, bad := a.Index.Write(verb, addr)
+	if bad != nil {
+		return addressError(bad)
+	}
+	if schema, _ := cmd.Flags().GetBool("schema"); schema {
+		return a.printBodySchema(addr, verb, op)
+	}
+	p, err := a.printing(cmd)
+	if err != nil {
+		return err
+	}
+	if p.format == output.CSV {
+		return clierr.New(clierr.InvalidValue, "a write prints no table, so --csv has nothing to print").Hint("use --json")
+	}
+	if editable, _ := cmd.Flags().GetBool("editable"); editable {
+		if verb == "create" {
+			return a.printBlank(p, op)
+		}
+		return a.printEditable(cmd, addr)
+	}
+	w := &write{verb: verb, addr: addr, op: op, p: p}
+	w.dryRun, _ = cmd.Flags().GetBool("dry-run")
+	w.wait, _ = cmd.Flags().GetBool("wait")
+	if err := a.prepare(cmd, w); err != nil {
+		return err
+	}
+	return a.send(cmd, w)
+}
+
+// prepare fills in what the verb needs and checks it.
+func (a *App) prepare(cmd *cobra.Command, w *write) error {
+	if act := w.addr.Resource.Action(w.verb); act != nil {
+		w.done, w.forbidden = act.Done, act.AgentForbidden
+		if act.Body != "" {
+			w.raw = []byte(act.Body)
+		}
+	} else {
+		v := w.addr.Resource.Verb(w.verb)
+		w.done, w.forbidden = pastTense(w.verb), v.AgentForbidden
+	}
+	if w.dryRun && w.op.QueryParam("dryRun") == nil {
+		return clierr.New(clierr.Unsupported, "%s %s has no dry run", w.verb, w.addr.Resource.Plural).Hint("leave --dry-run out; nothing was sent")
+	}
+	if w.dryRun && w.wait {
+		return clierr.New(clierr.InvalidValue, "--dry-run changes nothing, so there is nothing to --wait for").Hint("leave one of them out")
+	}
+	switch w.verb {
+	case "create", "update":
+		return a.prepareBody(cmd, w)
+	case "scale":
+		n := cmd.Flags().Lookup("replicas")
+		if !n.Changed {
+			return clierr.New(clierr.MissingValue, "scale needs the new size").Hint("abx scale " + quoteWords(w.addr.Words()) + " --replicas N")
+		}
+		w.replicas = n.Value.(*count).n
+	}
+	return nil
+}
+
+func pastTense(verb string) string {
+	if strings.HasSuffix(verb, "e") {
+		return verb + "d"
+	}
+	return verb + "ed"
+}
+
+// prepareBody reads the file and checks it against the schema.
+func (a *App) prepareBody(cmd *cobra.Command, w *write) error {
+	path, _ := cmd.Flags().GetString("file")
+	if path == "" {
+		return a.missingFile(w)
+	}
+	if fromStdin, _ := cmd.Flags().GetBool("api-key-stdin"); fromStdin && path == "-" {
+		return clierr.New(clierr.InvalidValue, "the body and the key cannot both come from standard input").
+			Hint("give the key in AGENTBOX_API_KEY, or the body as a file")
+	}
+	object, err := body.Load(path, a.In)
+	if err != nil {
+		return err
+	}
+	w.file = path
+	if etag, ok := object[versionKey].(string); ok {
+		w.etag = etag
+	}
+	delete(object, versionKey)
+	w.body = wrapObject(a.Index, w.op, object)
+	address := "abx " + w.verb + " " + quoteWords(w.addr.Words())
+	if err := body.Validate(a.Index, w.op.Request.Schema, w.body); err != nil {
+		return clierr.From(err).Hint(address+" --help", address+" --schema")
+	}
+	if name, ok := w.body["name"].(string); ok && w.verb == "update" && name != w.addr.ID() {
+		return clierr.New(clierr.InvalidBody, "the body is for %q and the address names %q", name, w.addr.ID()).
+			Hint("a name cannot change: correct the address or the file")
+	}
+	return nil
+}
+
+// wrapObject lets a write that takes a whole Kubernetes object as text also take the
+// object itself, as kubectl would print it.
+func wrapObject(ix *registry.Index, op *registry.Operation, object map[string]any) map[string]any {
+	schema := ix.Schema(op.Request.Schema)
+	if schema == nil || schema.Field("crdJson") == nil || object["apiVersion"] == nil || object["kind"] == nil {
+		return object
+	}
+	data, err := output.MarshalJSON(object)
+	if err != nil {
+		return object
+	}
+	return map[string]any{"crdJson": string(data)}
+}
+
+// missingFile says what the file of a write holds and how to get one.
+func (a *App) missingFile(w *write) error {
+	address := quoteWords(w.addr.Words())
+	e := clierr.New(clierr.MissingValue, "%s needs a file: abx %s %s -f FILE (- is standard input)", w.verb, w.verb, address)
+	if schema := a.Index.Schema(w.op.Request.Schema); schema != nil {
+		var names []string
+		for _, f := range schema.Fields {
+			switch name := f.Name; {
+			case f.Required:
+				names = append(names, name+" (required)")
+			case f.Fixed:
+				names = append(names, name+" (fixed at create)")
+			default:
+				names = append(names, name)
+			}
+		}
+		e.Hint("its fields: " + strings.Join(names, ", "))
+	}
+	if w.verb == "update" {
+		e.Hint("an update replaces everything, so begin with what is there: abx "+address+" --editable > FILE",
+			"what the file leaves out is removed")
+	} else {
+		e.Hint("begin with an example: abx create " + address + " --editable > FILE")
+	}
+	return e.Hint("abx "+w.verb+" "+address+" --help", "abx "+w.verb+" "+address+" --schema")
+}
+
+// printBlank prints the document's example of a create body, to be filled in.
+func (a *App) printBlank(p printing, op *registry.Operation) error {
+	if op.Request == nil || op.Request.Example == "" {
+		return clierr.New(clierr.Unsupported, "there is no example of this body").Hint("use --schema")
+	}
+	example, err := output.Decode([]byte(op.Request.Example))
+	if err != nil {
+		return clierr.New(clierr.Internal, "the example of this body is not JSON: %v", err)
+	}
+	if p.format == output.YAML {
+		return output.WriteYAML(a.Out, example)
+	}
+	return output.WriteIndented(a.Out, example)
+}
+
+// send carries the write out.
+func (a *App) send(cmd *cobra.Command, w *write) error {
+	s, err := a.connect(cmd)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ctx, cancel := s.waitContext(cmd.Context(), w.wait)
+	defer cancel()
+	api, err := s.api(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.checkAgent(ctx, s, api, w); err != nil {
+		return err
+	}
+	if w.dryRun {
+		if err := s.require(ctx, api, featureDryRun, "--dry-run"); err != nil {
+			return err
+		}
+	}
+	request, err := a.request(ctx, api, w)
+	if err != nil {
+		return err
+	}
+	answer, err := a.deliver(ctx, s, api, w, request)
+	if err != nil {
+		return a.explain(err, w)
+	}
+	if w.dryRun {
+		return a.printDryRun(ctx, w, answer)
+	}
+	if w.verb == "update" && w.etag == "" {
+		a.notePrecondition(ctx, s, api, w)
+	}
+	if w.wait {
+		if err := a.await(ctx, api, w, answer); err != nil {
+			return err
+		}
+	}
+	return a.confirm(ctx, w, answer)
+}
+
+// notePrecondition says that an update could have overwritten somebody else's.
+func (a *App) notePrecondition(ctx context.Context, s *session, api *client.Client, w *write) {
+	if w.op.Header("If-Match") == nil {
+		return
+	}
+	if ok, err := s.has(ctx, api, featureETag); err == nil && !ok {
+		a.note("this deployment knows no preconditions: a change that somebody else made since the file was read is overwritten")
+		return
+	}
+	a.note("the file carries no %s, so a change that somebody else made since it was read is overwritten; --editable writes one", versionKey)
+}
+
+// request builds the HTTP request of the write. It may read what is there first.
+func (a *App) request(ctx context.Context, api *client.Client, w *write) (client.Request, error) {
+	path, err := w.addr.URLPath(w.op)
+	if err != nil {
+		return client.Request{}, clierr.New(clierr.Internal, "%v", err)
+	}
+	request := client.Request{Method: w.op.Method, Path: path, Query: url.Values{}, Header: http.Header{}, Body: w.raw}
+	if w.verb == "scale" {
+		if err := a.readScale(ctx, api, w); err != nil {
+			return request, a.missing(err, w.addr)
+		}
+	}
+	if w.verb == "create" && w.addr.Parent != nil {
+		if err := a.checkSizing(ctx, api, w); err != nil {
+			return request, err
+		}
+	}
+	if w.body != nil {
+		if request.Body, err = output.MarshalJSON(w.body); err != nil {
+			return request, clierr.New(clierr.Internal, "the body cannot be encoded: %v", err)
+		}
+	}
+	if w.etag != "" && w.op.Header("If-Match") != nil {
+		request.Header.Set("If-Match", w.etag)
+	}
+	if w.dryRun {
+		request.Query.Set("dryRun", "true")
+	}
+	return request, nil
+}
+
+// readScale takes what an update of the object would take and changes the one field
+// that scale sets, pinned to the version that was read.
+func (a *App) readScale(ctx context.Context, api *client.Client, w *write) error {
+	_, answer, err := a.getItem(ctx, api, w.addr)
+	if err != nil {
+		return err
+	}
+	file, err := editable(w.addr.Resource, answer)
+	if err != nil {
+		return err
+	}
+	w.etag, _ = file[versionKey].(string)
+	delete(file, versionKey)
+	file[w.addr.Resource.Verb(w.verb).Sets] = json.Number(itoa(w.replicas))
+	w.body = file
+	return nil
+}
+
+// checkAgent refuses what an agent key may never do before it is sent. When the
+// identity cannot be read, the server decides.
+func (a *App) checkAgent(ctx context.Context, s *session, api *client.Client, w *write) error {
+	if w.forbidden == "" {
+		return nil
+	}
+	answer, err := api.Do(ctx, client.Request{Method: http.MethodGet, Path: "/auth/whoami"})
+	if err != nil {
+		return nil
+	}
+	var who struct {
+		Mode string `json:"mode"`
+	}
+	if json.Unmarshal(answer.Body, &who) != nil || who.Mode != "agent" {
+		return nil
+	}
+	e := clierr.New(clierr.ForbiddenForAgent, "an agent key may never %s %s: %s", w.verb, w.addr.Resource.Plural, w.forbidden)
+	if page := s.page(w.addr); page != "" {
+		return e.Hint("a person does it here: " + page)
+	}
+	return e.Hint("a person does it with a key of their own: abx " + w.verb + " " + quoteWords(w.addr.Words()))
+}
+
+// explain adds to a refusal what it means for this write.
+func (a *App) explain(err error, w *write) error {
+	e := clierr.From(err)
+	words := quoteWords(w.addr.Words())
+	switch {
+	case e.Status == http.StatusPreconditionFailed || e.Code == clierr.Conflict && w.verb != "create" && w.etag != "":
+		e.Code, e.Exit = clierr.Conflict, clierr.ExitConflict
+		if w.verb == "scale" {
+			return e.Hint("it changed at this moment; run the same command again")
+		}
+		return e.Hint("read it again and repeat the change: abx " + words + " --editable > FILE")
+	case e.Code == clierr.NotFound && w.verb == "update" && w.addr.Resource.Verb("create") != nil:
+		list := w.addr
+		list.IDs = w.addr.IDs[:len(w.addr.IDs)-1]
+		return e.Hint("an update does not create; to create it: abx create " + quoteWords(list.Words()) + " -f FILE")
+	case e.Code == clierr.NotFound:
+		return a.missing(err, w.addr)
+	case e.Code == clierr.ApprovalRequired:
+		return e.Hint("run the same command again after a person has approved it, or add --wait to wait for that")
+	case e.Code == clierr.Timeout && w.verb != "create" && slices.Contains([]string{"update", "delete", "scale"}, w.verb):
+		return e.Hint("it may have been done all the same: abx " + words)
+	}
+	return err
+}
