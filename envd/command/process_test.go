@@ -456,7 +456,7 @@ func TestEnvironmentMerge(t *testing.T) {
 
 func TestOutputIsCompleteAndMemoryBounded(t *testing.T) {
 	d := start(t, nil)
-	const size = 256 << 20
+	const size = 64 << 20
 	client := processconnect.NewProcessClient(d.client, d.URL)
 	stream, err := client.Start(within(t), connect.NewRequest(shell(fmt.Sprintf("head -c %d /dev/zero", size))))
 	if err != nil {
@@ -471,7 +471,7 @@ func TestOutputIsCompleteAndMemoryBounded(t *testing.T) {
 	if stream.Err() != nil || total != size || !ended {
 		t.Errorf("%d of %d bytes, ended %v, %v", total, size, ended, stream.Err())
 	}
-	if peak := peakMemory(t, d.cmd.Process.Pid); peak > 96<<20 {
+	if peak := peakMemory(t, d.cmd.Process.Pid); peak > peakLimit {
 		t.Errorf("envd grew to %d MiB", peak>>20)
 	}
 }

@@ -40,10 +40,22 @@ func findGroups() *groups {
 		_ = os.Remove(probe)
 		if err == nil {
 			g.parent = dir
+			removeAbandoned(dir)
 			return g
 		}
 	}
 	return g
+}
+
+// removeAbandoned removes what an envd that was killed left behind.
+func removeAbandoned(parent string) {
+	found, _ := filepath.Glob(filepath.Join(parent, "envd-*-*"))
+	for _, dir := range found {
+		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), "envd-"), "-")
+		if _, err := os.Stat("/proc/" + owner); os.IsNotExist(err) {
+			_ = os.Remove(dir) // fails, as it should, while something still runs there
+		}
+	}
 }
 
 // ownGroup reads the v2 line ("0::/path") of envd's membership.

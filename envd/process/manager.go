@@ -18,6 +18,9 @@ import (
 // retention is how long the end of a process can still be asked for.
 const retention = 30 * time.Second
 
+// killWait bounds the wait for killed processes to disappear.
+const killWait = 2 * time.Second
+
 var errShuttingDown = errors.New("envd is shutting down")
 
 // Manager owns every process that clients started, independently of the requests that started them.
@@ -169,9 +172,29 @@ func (m *Manager) Close(ctx context.Context) {
 	}
 	m.signalAll(syscall.SIGKILL)
 	<-gone
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.sweep()
+	m.awaitOrphans()
+}
+
+// awaitOrphans waits for adopted processes to go after SIGKILL, and removes the cgroups they were in. A process that
+// the kernel holds is not waited for longer than killWait.
+func (m *Manager) awaitOrphans() {
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	giveUp := time.After(killWait)
+	for {
+		m.mu.Lock()
+		m.sweep()
+		left := len(m.left)
+		m.mu.Unlock()
+		if left == 0 && len(tree(os.Getpid())) == 0 {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-giveUp:
+			return
+		}
+	}
 }
 
 func (m *Manager) signalAll(sig syscall.Signal) {
