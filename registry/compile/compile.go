@@ -51,7 +51,7 @@ func (d *document) index() *registry.Index {
 	if ix.SpecVersion == "" {
 		d.failf(d.root, "info.version is missing: it is the spec version that the program reports")
 	}
-	if x := d.xabx(d.root, "document", "docsBase"); x != nil {
+	if x := d.xabx(d.root, "the document", "docsBase"); x != nil {
 		ix.DocsBase = text(get(x, "docsBase"))
 	}
 	ix.Schemas = d.schemas()
@@ -72,7 +72,7 @@ func (d *document) xabx(n *yaml.Node, where string, keys ...string) *yaml.Node {
 		return nil
 	}
 	if !d.used[x] {
-		d.known(x, "x-abx of a "+where, keys...)
+		d.known(x, "x-abx of "+where, keys...)
 	}
 	d.used[x] = true
 	return x

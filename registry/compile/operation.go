@@ -51,7 +51,7 @@ func (d *document) operation(path string, p pair, shared []*yaml.Node) *operatio
 	if op.ID == "" || op.Summary == "" {
 		d.failf(p.key, "%s %s needs an operationId and a summary", op.Method, path)
 	}
-	if x := d.xabx(n, "operation", "approval", "once", "agentForbidden", "admin", "since"); x != nil {
+	if x := d.xabx(n, "an operation", "approval", "once", "agentForbidden", "admin", "since"); x != nil {
 		op.Approval, op.ApprovalOnce = text(get(x, "approval")), truth(get(x, "once"))
 		op.AgentForbidden, op.Admin, op.Since = text(get(x, "agentForbidden")), truth(get(x, "admin")), text(get(x, "since"))
 		if op.ApprovalOnce && op.Approval == "" {

@@ -21,7 +21,7 @@ func (d *document) resources(ix *registry.Index) {
 	for _, tag := range items(get(d.root, "tags")) {
 		name := text(get(tag, "name"))
 		tags[name] = true
-		x := d.xabx(tag, "tag", resourceKeys...)
+		x := d.xabx(tag, "a tag", resourceKeys...)
 		if x == nil {
 			continue
 		}
@@ -83,7 +83,7 @@ func (c *resourceCompiler) compile(name string, tag *yaml.Node) {
 	for _, n := range items(get(c.node, "texts")) {
 		id, path, schema := c.value(n, c.detailSchema(), "text", "id", "path", "describe")
 		if schema.Type != registry.TypeString {
-			c.failf(n, "text %s is a %s; only a string is printed whole", id, schema.Type)
+			c.failf(n, "text %s is of type %s; only a string is printed whole", id, schema.Type)
 		}
 		r.Texts = append(r.Texts, registry.TextBlock{ID: id, Path: path, Describe: describe(n, schema)})
 	}
@@ -215,12 +215,13 @@ func (c *resourceCompiler) rows(n *yaml.Node, l *registry.List, envelope *regist
 	if row == nil {
 		return
 	}
-	if row.Type == registry.TypeObject {
+	switch row.Type {
+	case registry.TypeObject:
 		l.Single = true
-	} else if row.Type == registry.TypeArray {
+	case registry.TypeArray:
 		row = c.ix.Deref(row.Elem)
-	} else {
-		c.failf(n, "rows are a %s; an array, or one object, is needed", row.Type)
+	default:
+		c.failf(n, "rows are of type %s; an array, or one object, is needed", row.Type)
 		return
 	}
 	l.Scalar = row.Type == registry.TypeString

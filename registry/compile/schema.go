@@ -262,7 +262,7 @@ func (d *document) field(p pair, stack []string) registry.Field {
 		Name: p.key.Value, Schema: d.schema(p.value, stack),
 		ReadOnly: truth(get(p.value, "readOnly")), WriteOnly: truth(get(p.value, "writeOnly")),
 	}
-	if x := d.xabx(p.value, "property", "fixed", "lever"); x != nil {
+	if x := d.xabx(p.value, "a property", "fixed", "lever"); x != nil {
 		f.Fixed, f.Lever = truth(get(x, "fixed")), text(get(x, "lever"))
 		if f.Fixed && f.Lever == "" {
 			d.failf(x, "property %s is fixed at create and has no lever: say what to do instead of changing it", f.Name)
