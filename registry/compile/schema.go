@@ -74,6 +74,10 @@ func (d *document) reference(n *yaml.Node, stack []string) registry.Schema {
 	if target == nil {
 		return registry.Schema{Type: registry.TypeAny}
 	}
+	if ref := get(n, "$ref"); ref.Value != "#/components/schemas/"+name {
+		d.failf(ref, "a schema refers to #/components/schemas/<name> only, not to %s", ref.Value)
+		return registry.Schema{Type: registry.TypeAny}
+	}
 	if slices.Contains(stack, name) {
 		return registry.Schema{Ref: name}
 	}
