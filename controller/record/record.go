@@ -1,7 +1,15 @@
 // Package record keeps what is known of finished sandboxes, so that a restart of the controller loses none.
+//
+// Records are written in batches: one ConfigMap per batch, in the system namespace. A batch is never changed; small
+// ones are merged into larger ones, and one goes away when the last record in it has expired.
 package record
 
-import "time"
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+)
 
 // Limits bounds the store. Zero fields take the defaults.
 type Limits struct {
@@ -13,7 +21,20 @@ type Limits struct {
 	FlushEvery time.Duration
 }
 
-// Record is one finished sandbox.
+func (l Limits) withDefaults() Limits {
+	if l.TTL <= 0 {
+		l.TTL = 24 * time.Hour
+	}
+	if l.Max <= 0 {
+		l.Max = 10_000
+	}
+	if l.FlushEvery <= 0 {
+		l.FlushEvery = 50 * time.Millisecond
+	}
+	return l
+}
+
+// Record is one finished sandbox. Its JSON form is what is persisted.
 type Record struct {
 	SandboxID string `json:"sandboxId"`
 	Namespace string `json:"namespace"`
@@ -45,4 +66,35 @@ type Record struct {
 	FailureReason  string `json:"failureReason,omitempty"`
 	FailureMessage string `json:"failureMessage,omitempty"`
 	ExitCode       *int32 `json:"exitCode,omitempty"`
+}
+
+// encode writes records one a line, the form of a batch.
+func encode(records []*Record) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	for _, r := range records {
+		if err := enc.Encode(r); err != nil {
+			return nil, fmt.Errorf("encode the record of sandbox %s: %w", r.SandboxID, err)
+		}
+	}
+	return b.Bytes(), nil
+}
+
+// decode reads a batch. It returns every line it understands, and how many it did not: one damaged line must not
+// hide the others.
+func decode(data []byte) (records []*Record, damaged int) {
+	for line := range bytes.Lines(data) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			continue
+		}
+		r := new(Record)
+		if err := json.Unmarshal(line, r); err != nil || r.SandboxID == "" || r.Namespace == "" {
+			damaged++
+			continue
+		}
+		records = append(records, r)
+	}
+	return records, damaged
 }

@@ -1,0 +1,119 @@
+package claim
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"navix.sh/agentbox/controller/api/v1alpha1"
+)
+
+// Reasons of the platform's own endings.
+const (
+	failureControllerRestarted = "ControllerRestarted"
+	failurePodDeleted          = "PodDeleted"
+	failurePodFailed           = "PodFailed"
+	failureUnexpectedRestart   = "UnexpectedRestart"
+	failureTokensLost          = "TokensLost"
+	failureIdleTimeout         = "IdleTimeout"
+	failureTimeout             = "Timeout"
+)
+
+// adopt takes over a claim that stands on a Pod and that this process did not make: a running sandbox is routed
+// again, one that was never armed is ended (its create died with its process), one that was ending goes on ending.
+// The caller holds mu.
+func (m *Manager) adopt(p *trackedPod) {
+	pod := p.pod
+	info := readClaim(pod)
+	if other := m.sandboxes[info.ID]; other != nil {
+		m.log.Warn("two Pods carry one sandbox id; the second is left alone", "sandbox", info.ID, "pod", p.key, "holder", other.pod.key)
+		return
+	}
+	sb := newSandbox(m.life, p, info)
+	sb.used = true
+	sb.private = pod.Annotations[annotationPrivateTraffic] == "true"
+	p.sandbox = sb
+	m.sandboxes[sb.id] = sb
+
+	phase := phaseOf(pod)
+	status := Status(pod.Annotations[v1alpha1.AnnotationStopReason])
+	switch {
+	case phase == v1alpha1.PodStopping && isFinal(status):
+		sb.ending = true
+		sb.info.Status = status
+		sb.kill(errStopping)
+		m.startRelease(sb, false)
+	case phase == v1alpha1.PodRunning && info.Armed:
+		var err error
+		if sb.secrets, err = m.sealer.open(sb.id, pod.Annotations[annotationSecrets]); err != nil {
+			m.endLocked(sb, ending{status: StatusFailed, reason: failureTokensLost, message: err.Error()})
+			return
+		}
+		// Nobody recorded activity while no controller ran.
+		sb.touch(m.clock.Now())
+		m.reviewClaim(sb)
+		if !sb.ending {
+			m.route(sb)
+			m.timers.set(sb, sb.endAt())
+		}
+	default:
+		m.endLocked(sb, ending{status: StatusCanceled, reason: failureControllerRestarted, message: "the controller was restarted before the sandbox was ready"})
+	}
+}
+
+// podGone ends the claim of a Pod that no longer exists. The caller holds mu.
+func (m *Manager) podGone(sb *sandbox, last *corev1.Pod) {
+	m.endLocked(sb, ending{status: StatusFailed, reason: podReason(last, failurePodDeleted), message: last.Status.Message})
+}
+
+// reviewClaim ends a sandbox whose Pod or container did not survive. The caller holds mu.
+func (m *Manager) reviewClaim(sb *sandbox) {
+	if sb.ending {
+		return
+	}
+	pod := sb.pod.pod
+	switch {
+	case pod.DeletionTimestamp != nil:
+		m.endLocked(sb, ending{status: StatusFailed, reason: podReason(pod, failurePodDeleted), message: pod.Status.Message})
+		return
+	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
+		e := ending{status: StatusFailed, reason: podReason(pod, failurePodFailed), message: pod.Status.Message}
+		if s := mainStatus(pod); s != nil && s.State.Terminated != nil {
+			e.exitCode = &s.State.Terminated.ExitCode
+		}
+		m.endLocked(sb, e)
+		return
+	}
+	if !sb.info.Armed || sb.info.ContainerID == "" {
+		return
+	}
+	// Only the sandbox's own container counts: a sidecar may restart.
+	s := mainStatus(pod)
+	if s == nil {
+		return
+	}
+	died := s.State.Terminated
+	switch {
+	case died != nil:
+	case s.ContainerID != "" && s.ContainerID != sb.info.ContainerID, s.State.Waiting != nil && s.LastTerminationState.Terminated != nil:
+		died = s.LastTerminationState.Terminated
+	default:
+		return
+	}
+	e := ending{status: StatusFailed, reason: failureUnexpectedRestart, message: "the sandbox's container was restarted"}
+	if died != nil {
+		e.exitCode = &died.ExitCode
+		if died.Reason != "" {
+			e.reason = died.Reason
+		}
+		if died.Message != "" {
+			e.message = died.Message
+		}
+	}
+	m.endLocked(sb, e)
+}
+
+func podReason(pod *corev1.Pod, fallback string) string {
+	if pod.Status.Reason != "" {
+		return pod.Status.Reason
+	}
+	return fallback
+}

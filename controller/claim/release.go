@@ -1,0 +1,235 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"navix.sh/agentbox/controller/api/v1alpha1"
+)
+
+// ending says how a sandbox ends.
+type ending struct {
+	status   Status
+	reason   string // FailureReason
+	message  string
+	exitCode *int32
+}
+
+// end closes the sandbox's route and starts its release. Only the first cause counts.
+func (m *Manager) end(sb *sandbox, e ending) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.endLocked(sb, e)
+}
+
+func (m *Manager) endLocked(sb *sandbox, e ending) {
+	if sb.ending {
+		return
+	}
+	sb.ending = true
+	m.unroute(sb.id)
+	m.timers.set(sb, time.Time{})
+	sb.info.Status, sb.info.TerminatedAt = e.status, m.clock.Now()
+	sb.info.LastActive = sb.activeAt()
+	sb.info.FailureReason, sb.info.FailureMessage, sb.info.ExitCode = e.reason, clipMessage(e.message), e.exitCode
+	sb.kill(errStopping)
+	m.metrics.ended(e)
+	m.startRelease(sb, true)
+}
+
+func (m *Manager) startRelease(sb *sandbox, write bool) {
+	if !m.spawnLocked(func() { m.release(m.life, sb, write) }) {
+		m.log.Info("a sandbox ends while the controller stops; the next one continues", "sandbox", sb.id)
+	}
+}
+
+// release gives an ended sandbox's Pod back: stop data on the Pod, the record, then a reset or a deletion. Every
+// step may find that a former process has done it; when the Manager stops, the next one goes on from the Pod.
+func (m *Manager) release(ctx context.Context, sb *sandbox, write bool) {
+	m.mu.Lock()
+	reset, image := m.resettable(sb)
+	info, used := sb.info, sb.used
+	m.mu.Unlock()
+	gone := false
+	if write {
+		_, err := m.update(ctx, sb.pod, func(pod *corev1.Pod) error {
+			if pod.Labels[v1alpha1.LabelSandboxID] != sb.id {
+				return errPodGone
+			}
+			if phaseOf(pod) == v1alpha1.PodStopping {
+				return errUnchanged
+			}
+			if reset {
+				pod.Spec.Containers[0].Image = image
+				if used {
+					pod.Annotations[v1alpha1.AnnotationResetID] = sb.id
+				}
+			}
+			return writeStop(pod, &info)
+		})
+		gone = errors.Is(err, errPodGone)
+		if err != nil && !gone {
+			m.log.Error("the end of a sandbox is not written", "sandbox", sb.id, "pod", sb.pod.key, "error", err)
+			if ctx.Err() != nil {
+				return
+			}
+			reset = false
+		}
+	}
+	close(sb.stopped)
+	if !write {
+		// A former process wrote the end; whether it asked for a reset stands on the Pod.
+		m.mu.Lock()
+		reset = reset && sb.pod.pod.Annotations[v1alpha1.AnnotationResetID] == sb.id
+		m.mu.Unlock()
+	}
+
+	for {
+		err := m.records.Append(ctx, toRecord(&info))
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		m.log.Error("the record of a sandbox is not written yet", "sandbox", sb.id, "error", err)
+		if !m.sleep(ctx, time.Second) {
+			return
+		}
+	}
+	m.mu.Lock()
+	delete(m.sandboxes, sb.id)
+	m.mu.Unlock()
+	if gone {
+		m.detach(sb)
+		return
+	}
+	if reset && m.recycle(ctx, sb, used) {
+		m.metrics.recycled.WithLabelValues("reset").Inc()
+		return
+	}
+	if ctx.Err() == nil {
+		m.discard(ctx, sb)
+	}
+}
+
+// resettable reports whether the Pod can return to its pool, and on which image it idles there. The caller holds mu.
+func (m *Manager) resettable(sb *sandbox) (ok bool, image string) {
+	p := sb.pod
+	if p.gone || p.pool == nil || p.pool.absent || p.pool.deleting {
+		return false, ""
+	}
+	pod := p.pod
+	switch {
+	case pod.DeletionTimestamp != nil, pod.Status.Phase != corev1.PodRunning,
+		pod.Labels[v1alpha1.LabelTemplateHash] != p.pool.revision:
+		return false, ""
+	case sb.used && !m.nodes[pod.Spec.NodeName].canReset:
+		return false, ""
+	}
+	return p.pool.idleImage != "", p.pool.idleImage
+}
+
+var errNotClean = errors.New("the Pod cannot be reset")
+
+// recycle waits for the node agent's reset and returns the Pod to its pool. It reports false when the Pod must be
+// deleted instead.
+func (m *Manager) recycle(ctx context.Context, sb *sandbox, used bool) bool {
+	if used {
+		limited, cancel := context.WithTimeout(ctx, m.opts.ResetTimeout)
+		defer cancel()
+		_, err := m.await(limited, sb.pod, func(pod *corev1.Pod) (bool, error) { return resetDone(pod, sb.id) })
+		if err != nil {
+			if ctx.Err() == nil && !errors.Is(err, errPodGone) {
+				m.log.Warn("a used Pod is deleted instead of reset", "pod", sb.pod.key, "sandbox", sb.id, "error", err)
+			}
+			return false
+		}
+	}
+	_, err := m.update(ctx, sb.pod, func(pod *corev1.Pod) error {
+		if pod.DeletionTimestamp != nil || pod.Labels[v1alpha1.LabelSandboxID] != sb.id {
+			return errNotClean
+		}
+		if used {
+			if ok, err := resetDone(pod, sb.id); !ok {
+				return errors.Join(errNotClean, err)
+			}
+		}
+		writeIdle(pod)
+		return nil
+	})
+	if err != nil {
+		return false
+	}
+	m.detach(sb)
+	return true
+}
+
+// resetDone reads the node agent's answer to the reset request.
+func resetDone(pod *corev1.Pod, id string) (bool, error) {
+	if pod.DeletionTimestamp != nil {
+		return false, errNotClean
+	}
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type != v1alpha1.PodConditionReset {
+			continue
+		}
+		switch {
+		case c.Status == corev1.ConditionTrue && c.Message == id:
+			return true, nil
+		case c.Status == corev1.ConditionFalse && pod.Annotations[v1alpha1.AnnotationResetID] == id:
+			return false, errors.New("node agent: " + c.Reason + ": " + clipMessage(c.Message))
+		}
+	}
+	return false, nil
+}
+
+// discard deletes the Pod; the pool replaces it. The record is durable by now, so the protection goes first.
+func (m *Manager) discard(ctx context.Context, sb *sandbox) {
+	m.metrics.recycled.WithLabelValues("delete").Inc()
+	backoff := 50 * time.Millisecond
+	for {
+		_, err := m.update(ctx, sb.pod, func(pod *corev1.Pod) error {
+			if !removeFinalizer(pod) {
+				return errUnchanged
+			}
+			return nil
+		})
+		if err == nil {
+			err = m.remove(ctx, sb.pod)
+		}
+		if err == nil || errors.Is(err, errPodGone) {
+			m.detachWhenGone(sb, err)
+			return
+		}
+		m.log.Error("a used Pod is not deleted yet", "pod", sb.pod.key, "sandbox", sb.id, "error", err)
+		if !m.sleep(ctx, backoff) {
+			return
+		}
+		backoff = min(2*backoff, 10*time.Second)
+	}
+}
+
+// detachWhenGone frees the Pod of an ended claim. A Pod whose deletion is only under way stays marked as held; the
+// event of its end drops it.
+func (m *Manager) detachWhenGone(sb *sandbox, err error) {
+	if errors.Is(err, errPodGone) {
+		m.detach(sb)
+	}
+}
+
+// detach unties the sandbox from its Pod, which is idle again or gone.
+func (m *Manager) detach(sb *sandbox) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if sb.pod.sandbox == sb {
+		sb.pod.sandbox = nil
+	}
+	if !sb.pod.gone {
+		m.reviewPod(sb.pod)
+	}
+}
