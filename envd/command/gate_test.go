@@ -220,7 +220,7 @@ func FuzzFrames(f *testing.F) {
 
 func TestUnixSocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "envd.sock")
-	start(t, nil, "--socket", socket)
+	start(t, []string{"ENVD_PORT=tcp://10.0.0.1:80", "ENVD_SOCKET=" + socket}) // a Service called envd sets the former
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}

@@ -76,7 +76,11 @@ flags:
 func fromEnvironment(flags *flag.FlagSet) (err error) {
 	flags.VisitAll(func(f *flag.Flag) {
 		key := "ENVD_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		if value, found := os.LookupEnv(key); found && err == nil {
+		value, found := os.LookupEnv(key)
+		if strings.HasPrefix(value, "tcp://") {
+			return // Kubernetes says so of a Service that is called envd
+		}
+		if found && err == nil {
 			if setErr := f.Value.Set(value); setErr != nil {
 				err = fmt.Errorf("%s=%s cannot be used: %w", key, strconv.Quote(value), setErr)
 			}

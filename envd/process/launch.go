@@ -112,7 +112,7 @@ func lookupEnv(env []string, key string) string {
 // user's ids, and its terminal when it has one.
 func (c command) attributes(files []*os.File, terminal bool) *syscall.ProcAttr {
 	sys := &syscall.SysProcAttr{Setsid: true, Setctty: terminal}
-	if os.Geteuid() == 0 {
+	if os.Geteuid() != c.user.UID {
 		sys.Credential = c.user.Credential()
 	}
 	attr := &syscall.ProcAttr{Dir: c.cwd, Env: c.env, Sys: sys}

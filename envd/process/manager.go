@@ -170,6 +170,9 @@ func (m *Manager) Close(ctx context.Context) {
 	case <-gone:
 	case <-ctx.Done():
 	}
+	for _, p := range m.list() {
+		p.out.hurry()
+	}
 	m.signalAll(syscall.SIGKILL)
 	<-gone
 	m.awaitOrphans()

@@ -30,6 +30,8 @@ type output struct {
 	// room is not nil while publish waits; it is closed when a subscriber takes something, leaves or joins.
 	room chan struct{}
 	end  *spec.ProcessEvent
+	// hurried makes publish wait for nobody any more.
+	hurried bool
 
 	publishing sync.Mutex // keeps the events of stdout and stderr in one order for everybody
 }
@@ -129,10 +131,17 @@ func (o *output) publish(event *spec.ProcessEvent) {
 	for {
 		o.mu.Lock()
 		full := o.full()
-		if o.end != nil || len(full) == 0 {
-			if o.end == nil {
-				o.deliver(event, bytes)
+		switch {
+		case o.end != nil:
+			o.mu.Unlock()
+			return
+		case o.hurried:
+			for _, s := range full {
+				o.cut(s)
 			}
+			fallthrough
+		case len(full) == 0:
+			o.deliver(event, bytes)
 			o.mu.Unlock()
 			return
 		}
@@ -204,6 +213,14 @@ func (o *output) finish(end *spec.ProcessEvent) {
 	}
 	o.end = end
 	o.deliver(end, 0)
+	o.roomChanged()
+}
+
+// hurry cuts whoever does not keep up from now on, so that the process can come to its end.
+func (o *output) hurry() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.hurried = true
 	o.roomChanged()
 }
 

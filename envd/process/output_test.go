@@ -91,6 +91,27 @@ func TestStuckSubscriberThatLeavesFreesTheProcess(t *testing.T) {
 	})
 }
 
+func TestHurryFreesTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutput()
+		stuck := o.subscribe()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range chunks {
+				o.publish(data(chunk))
+			}
+			o.finish(end())
+		}()
+		synctest.Wait()
+		o.hurry()
+		<-done
+		if _, err := drain(t, stuck); !errors.Is(err, errLagging) {
+			t.Errorf("the stuck one got %v", err)
+		}
+	})
+}
+
 func TestEndComesOnceAndAlsoLate(t *testing.T) {
 	o := newOutput()
 	early := o.subscribe()

@@ -54,6 +54,8 @@ func (s *Service) Start(ctx context.Context, req *connect.Request[spec.StartRequ
 	switch {
 	case errors.Is(err, errShuttingDown):
 		return connect.NewError(connect.CodeUnavailable, err)
+	case exhausted(err):
+		return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("the sandbox is at its limit of processes, memory or open files: %w", err))
 	case err != nil && l.terminal != nil:
 		return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("error starting pty with command '%s': %w", l.config.GetCmd(), err))
 	case err != nil:
@@ -70,6 +72,15 @@ func (s *Service) Start(ctx context.Context, req *connect.Request[spec.StartRequ
 		return rpc.DeadlineExceeded(fmt.Sprintf("the deadline of process %d has passed and it was killed", p.child.Pid))
 	}
 	return err
+}
+
+func exhausted(err error) bool {
+	for _, limit := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
+		if errors.Is(err, limit) {
+			return true
+		}
+	}
+	return false
 }
 
 // Connect streams the events of a process from now on, or just its end when it ended a short while ago.
