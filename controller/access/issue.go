@@ -34,7 +34,6 @@ type Spec struct {
 }
 
 const (
-	maxNameLen        = 128
 	maxDescriptionLen = 1024
 	labelBootstrap    = "agentbox.io/bootstrap"
 )
@@ -122,8 +121,9 @@ func (spec Spec) check(now time.Time) error {
 		if f.value == "" {
 			return fmt.Errorf("%s is required", f.field)
 		}
-		if err := plainText(f.value, maxNameLen); err != nil {
-			return fmt.Errorf("%s %s", f.field, err)
+		// They label what the key makes.
+		if len(validation.IsValidLabelValue(f.value)) > 0 {
+			return fmt.Errorf("%s %q must be at most 63 letters, digits, - _ and ., and begin and end with a letter or digit", f.field, f.value)
 		}
 	}
 	if err := plainText(spec.Description, maxDescriptionLen); err != nil {

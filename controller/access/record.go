@@ -1,14 +1,11 @@
 package access
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"navix.sh/agentbox/controller/api/v1alpha1"
 )
@@ -70,9 +67,9 @@ func (k Key) toSecret(namespace string) *corev1.Secret {
 			Namespace: namespace,
 			Labels: map[string]string{
 				v1alpha1.LabelKeyType:      v1alpha1.KeyTypeAPIKey,
-				v1alpha1.LabelKeyNamespace: labelValue(k.Namespace),
-				v1alpha1.LabelKeyUser:      labelValue(k.User),
-				v1alpha1.LabelKeyTeam:      labelValue(k.Team),
+				v1alpha1.LabelKeyNamespace: k.Namespace,
+				v1alpha1.LabelKeyUser:      k.User,
+				v1alpha1.LabelKeyTeam:      k.Team,
 				v1alpha1.LabelKeyHash:      k.ID,
 			},
 		},
@@ -154,13 +151,4 @@ func timeOf(s *corev1.Secret, key string) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("secret %s: %s is not an RFC 3339 time", s.Name, key)
 	}
 	return t, nil
-}
-
-// labelValue makes any text fit a label: itself where it fits, else the beginning of its hash.
-func labelValue(v string) string {
-	if len(validation.IsValidLabelValue(v)) == 0 {
-		return v
-	}
-	sum := sha256.Sum256([]byte(v))
-	return "sha256-" + hex.EncodeToString(sum[:])[:32]
 }

@@ -57,11 +57,3 @@ type LogQuery struct {
 // LogReader opens a container's log: one line an entry, each led by an RFC 3339 time with nanoseconds and a blank, as
 // `kubectl logs --timestamps` prints it. With Follow it stays open until ctx ends or the container does.
 type LogReader func(ctx context.Context, q LogQuery) (io.ReadCloser, error)
-
-// Handler is the native API, mounted at /v1, /api/clusters and /openapi.yaml.
-type Handler struct {
-	opts Options
-	mux  http.Handler
-}
-
-var _ http.Handler = (*Handler)(nil)
