@@ -125,7 +125,6 @@ func (a *App) Command() *cobra.Command {
 	})
 	root.SetFlagErrorFunc(a.flagError)
 	addFlags(root, groupGlobal|groupVersion)
-	root.Flags().BoolP("help", "h", false, "show help")
 	for _, r := range a.Index.Roots() {
 		root.AddCommand(a.readCommand(r))
 	}
@@ -140,7 +139,8 @@ func (a *App) Command() *cobra.Command {
 // otherCommands are those that are neither a resource nor a verb.
 func (a *App) otherCommands() []*cobra.Command {
 	return []*cobra.Command{
-		a.whoamiCommand(), a.contextCommand(), a.agentContextCommand(), a.completionCommand(), a.versionCommand(),
+		a.whoamiCommand(), a.contextCommand(), a.agentContextCommand(), a.skillsCommand(), a.completionCommand(),
+		a.upgradeCommand(), a.versionCommand(),
 	}
 }
 

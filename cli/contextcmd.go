@@ -376,8 +376,8 @@ func (a *App) contextList(cmd *cobra.Command) error {
 		return a.print("no contexts yet\nhint: abx context set <name> --endpoint URL --api-key-stdin < KEYFILE\n")
 	}
 	for _, r := range rows {
-		for i := range r {
-			r[i] = output.Cell(r[i])
+		for i := range r[1:] {
+			r[i+1] = output.Cell(r[i+1])
 		}
 	}
 	if err := output.WriteTable(a.Out, heading, rows, p.style); err != nil {

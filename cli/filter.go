@@ -136,19 +136,32 @@ func (a *App) findField(r *registry.Resource, schema *registry.Schema, name stri
 	if clusters && name == clusterField.id {
 		return clusterField, nil
 	}
-	if c := r.Column(name); c != nil {
-		return columnField(r, *c), nil
-	}
+	c := r.Column(name)
 	for _, d := range r.Detail {
-		if d.ID == name {
-			return field{name, func(w row) any { return output.Lookup(w.value, d.Path) }}, nil
+		// One object is shown by its detail lines, a row by its columns; the other fills in.
+		if d.ID != name {
+			continue
 		}
+		detail := field{name, func(w row) any { return output.Lookup(w.value, d.Path) }}
+		if c == nil {
+			return detail, nil
+		}
+		column := columnField(r, *c)
+		return field{name, func(w row) any {
+			if v := column.get(w); !output.Empty(v) {
+				return v
+			}
+			return detail.get(w)
+		}}, nil
+	}
+	if c != nil {
+		return columnField(r, *c), nil
 	}
 	if schema != nil && a.hasPath(schema, name) {
 		return field{name, func(w row) any { return output.Lookup(w.value, name) }}, nil
 	}
 	valid := a.fieldNames(r, schema)
-	return field{}, clierr.New(clierr.UnknownField, "a %s has no field %q", r.Kind, name).
+	return field{}, clierr.New(clierr.UnknownField, "there is no field %q on one %s", name, r.Kind).
 		Choices(valid, registry.Suggest(name, valid)).Hint("paths such as spec.replicas work too: abx " + r.Plural + " --schema")
 }
 

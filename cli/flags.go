@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,6 +107,7 @@ func flagTable() []flagDef {
 
 // addFlags defines the flags of the groups on cmd.
 func addFlags(cmd *cobra.Command, groups group) {
+	cmd.Flags().BoolP("help", "h", false, "show this page")
 	for _, f := range flagTable() {
 		if f.Groups&groups == 0 {
 			continue
@@ -176,6 +178,9 @@ func arrange(root *cobra.Command, args []string) ([]string, error) {
 		}
 		if len(arg) < 2 || arg[0] != '-' {
 			words = append(words, arg)
+			if len(words) == 1 {
+				known = commandFlags(root, arg, known)
+			}
 			continue
 		}
 		flags = append(flags, arg)
@@ -192,20 +197,31 @@ func arrange(root *cobra.Command, args []string) ([]string, error) {
 	return append(words, flags...), nil
 }
 
+// commandFlags lets the flags of the command that the first word names stand before
+// those of the same name elsewhere.
+func commandFlags(root *cobra.Command, word string, known map[string]*pflag.Flag) map[string]*pflag.Flag {
+	for _, c := range root.Commands() {
+		if c.Name() == word || c.HasAlias(word) {
+			maps.Copy(known, treeFlags(c))
+		}
+	}
+	return known
+}
+
 // treeFlags returns every flag of the tree by the way it is written: --name or -n.
 func treeFlags(root *cobra.Command) map[string]*pflag.Flag {
 	known := map[string]*pflag.Flag{}
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
+		for _, child := range c.Commands() {
+			walk(child)
+		}
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			known["--"+f.Name] = f
 			if f.Shorthand != "" {
 				known["-"+f.Shorthand] = f
 			}
 		})
-		for _, child := range c.Commands() {
-			walk(child)
-		}
 	}
 	walk(root)
 	return known
@@ -257,6 +273,9 @@ func unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) error {
 	e := clierr.New(clierr.UnknownFlag, "%s has no flag %s", cmd.CommandPath(), shown)
 	table := flagTable()
 	if i := slices.IndexFunc(table, func(f flagDef) bool { return f.Name == name || f.Short == name }); i >= 0 {
+		if shown[1] != '-' && len(name) > 1 && cmd.Flags().Lookup(name) != nil {
+			return e.Choices(nil, "--"+name).Hint("a long flag has two dashes")
+		}
 		e.Message = fmt.Sprintf("--%s does not apply to %s", table[i].Name, cmd.CommandPath())
 		return e.Hint(belongsTo(table[i]), cmd.CommandPath()+" --help").Choices(valid, "")
 	}

@@ -174,11 +174,16 @@ func (h *helpPage) flags(cmd *cobra.Command) {
 			name = "-" + f.Shorthand + ", " + name
 		}
 		about := f.Usage
-		if def := lookupFlag(f.Name); def != nil && def.Arg != "" {
+		def := lookupFlag(f.Name)
+		switch {
+		case f.NoOptDefVal != "": // a switch
+		case def != nil && def.Arg != "":
 			name += " " + def.Arg
 			if len(def.Values) > 0 {
 				about += ": " + strings.Join(def.Values, ", ")
 			}
+		default:
+			name += " VALUE"
 		}
 		if global[f.Name] {
 			connect = append(connect, entry{name, about})

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"navix.sh/agentbox/cli/client"
+	"navix.sh/agentbox/cli/clierr"
 	"navix.sh/agentbox/cli/output"
 	"navix.sh/agentbox/cli/text"
 	"navix.sh/agentbox/registry"
@@ -27,6 +28,7 @@ type list struct {
 	total    int // rows that match, whether shown or not
 	failures []clusterFailure
 	page     string // console page
+	cluster  string // that answered, when a console was asked
 	repeat   string // the flags that repeat the choice of a cluster
 	again    string // the command that reads the same list, without its limit
 	note     string // what else a table should say
@@ -76,10 +78,14 @@ func (a *App) listOne(ctx context.Context, s *session, out *list, l listing, p p
 	}
 	all, err := a.fetch(ctx, api, out.addr, l.filters, fetchLimit(out.addr.Resource, l, p))
 	if err != nil {
-		return err
+		e := clierr.From(err)
+		if e.Code == clierr.NotFound && s.settings.Cluster.Value != "" {
+			return e.Hint("abx clusters")
+		}
+		return e
 	}
 	out.take(all, l, "")
-	out.page = s.page(out.addr)
+	out.page, out.cluster = s.page(out.addr), s.cluster
 	if s.settings.Cluster.Value != "" {
 		out.repeat = " --cluster " + s.cluster
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -24,9 +25,19 @@ func (a *App) readCommand(r *registry.Resource) *cobra.Command {
 		},
 		ValidArgsFunction: a.completeWords(r.Plural),
 	}
-	addFlags(cmd, groupGlobal|groupOutput|groupList|groupRead|groupLogs)
+	groups := groupGlobal | groupOutput | groupList | groupRead
+	if a.hasLogs(r) {
+		groups |= groupLogs
+	}
+	addFlags(cmd, groups)
 	a.completeFlags(cmd)
 	return cmd
+}
+
+// hasLogs reports whether the resource or a child of it has a view of logs.
+func (a *App) hasLogs(r *registry.Resource) bool {
+	return slices.ContainsFunc(r.Views, func(v registry.View) bool { return v.Renderer == "logs" }) ||
+		slices.ContainsFunc(r.Children, func(child string) bool { return a.hasLogs(a.Index.Find(child)) })
 }
 
 // read runs a read: everything that needs no network is judged first.
@@ -114,6 +125,12 @@ func (a *App) checkReadFlags(cmd *cobra.Command, addr registry.Address, p printi
 func (a *App) readItem(cmd *cobra.Command, addr registry.Address, p printing) error {
 	r := addr.Resource
 	fallback := columnFields(r, true)
+	if len(r.Detail) > 0 { // an object has other fields than its row in the list
+		fallback = nil
+		for _, d := range r.Detail {
+			fallback = append(fallback, field{d.ID, func(w row) any { return output.Lookup(w.value, d.Path) }})
+		}
+	}
 	fields, err := a.fields(r, a.itemSchema(r), p, false, fallback)
 	if err != nil {
 		return err
@@ -153,7 +170,7 @@ func (a *App) readItem(cmd *cobra.Command, addr registry.Address, p printing) er
 		}
 		return output.WritePairs(a.Out, lines, p.style)
 	}
-	d := &detail{addr: addr, value: value, page: s.page(addr)}
+	d := &detail{addr: addr, value: value, page: s.page(addr), cluster: s.cluster}
 	if s.settings.Cluster.Value != "" {
 		d.repeat = " --cluster " + s.cluster
 	}

@@ -17,7 +17,7 @@ func (a *App) printTable(p printing, o *list, rows []row, total int, cut *trunca
 	if cut != nil {
 		count += fmt.Sprintf(" · rows 1–%d", cut.Shown)
 	}
-	if err := a.print(p.style.Heading(title(r.Kind, clusterOf(o.repeat), strings.Join(o.addr.IDs, " "), count)) + "\n\n"); err != nil {
+	if err := a.print(p.style.Heading(title(r.Kind, o.cluster, strings.Join(o.addr.IDs, " "), count)) + "\n\n"); err != nil {
 		return err
 	}
 	if err := output.WriteTable(a.Out, headings(o.fields), cells(o.fields, rows, output.Cell), p.style); err != nil {
@@ -35,14 +35,11 @@ func (a *App) printTable(p printing, o *list, rows []row, total int, cut *trunca
 	return a.print(footer(p.style, a.Index, o.page, r, a.listHints(o)))
 }
 
-// clusterOf is the cluster that a repeat flag names.
-func clusterOf(repeat string) string { return strings.TrimPrefix(repeat, " --cluster ") }
-
 // title joins what is not empty.
 func title(parts ...string) string {
 	var kept []string
 	for _, part := range parts {
-		if part = strings.TrimSpace(part); part != "" && part != "--all-clusters" {
+		if part = strings.TrimSpace(part); part != "" {
 			kept = append(kept, text.Line(part))
 		}
 	}
@@ -130,18 +127,19 @@ func docsURL(ix *registry.Index, r *registry.Resource) string {
 
 // detail is one object read, ready to be printed.
 type detail struct {
-	addr   registry.Address
-	value  any
-	tables []*list // of children
-	page   string
-	repeat string
-	note   string
+	addr    registry.Address
+	value   any
+	tables  []*list // of children
+	page    string
+	cluster string // that answered, when a console was asked
+	repeat  string // the flags that repeat the choice of a cluster
+	note    string
 }
 
 // printDetail prints one object for a person.
 func (a *App) printDetail(p printing, d *detail) error {
 	r := d.addr.Resource
-	if err := a.print(p.style.Heading(title(r.Kind, clusterOf(d.repeat), strings.Join(d.addr.IDs, " "))) + "\n\n"); err != nil {
+	if err := a.print(p.style.Heading(title(r.Kind, d.cluster, strings.Join(d.addr.IDs, " "))) + "\n\n"); err != nil {
 		return err
 	}
 	if err := output.WritePairs(a.Out, pairs(r, d.value), p.style); err != nil {

@@ -28,6 +28,7 @@ type fieldInfo struct {
 	Fixed    bool     `json:"fixed,omitempty"` // set at create, never changed
 	Lever    string   `json:"lever,omitempty"` // what to do instead of changing it
 	Values   []string `json:"values,omitempty"`
+	Format   string   `json:"format,omitempty"`
 	Pattern  string   `json:"pattern,omitempty"`
 	Default  string   `json:"default,omitempty"`
 	Describe string   `json:"describe,omitempty"`
@@ -144,7 +145,7 @@ func (a *App) fieldInfos(s *registry.Schema) []fieldInfo {
 		f := &s.Fields[i]
 		info := fieldInfo{
 			Name: f.Name, Type: typeName(&f.Schema), Required: f.Required, Fixed: f.Fixed, Lever: f.Lever,
-			Values: enumOf(&f.Schema), Pattern: f.Schema.Pattern, Default: f.Schema.Default, Describe: f.Schema.Describe,
+			Values: enumOf(&f.Schema), Format: formatOf(&f.Schema), Pattern: f.Schema.Pattern, Default: f.Schema.Default, Describe: f.Schema.Describe,
 			Ref: refOf(&f.Schema),
 		}
 		if info.Values != nil {
@@ -204,4 +205,12 @@ func enumOf(s *registry.Schema) []string {
 		return s.Elem.Enum
 	}
 	return s.Enum
+}
+
+// formatOf is the format of a string, such as date-time; the sizes of numbers say nothing to a writer.
+func formatOf(s *registry.Schema) string {
+	if s.Type != registry.TypeString {
+		return ""
+	}
+	return s.Format
 }

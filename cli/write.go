@@ -88,7 +88,11 @@ func (a *App) write(cmd *cobra.Command, verb string, words []string) error {
 		}
 		return e
 	}
-	op, bad := a.Index.Write(verb, addr)
+	target := addr
+	if addr.Resource.Verb(verb) == nil && addr.Resource.Action(verb) == nil {
+		target.View = nil // what the verb lacks matters more than the view
+	}
+	op, bad := a.Index.Write(verb, target)
 	if bad != nil {
 		return addressError(bad)
 	}

@@ -72,7 +72,7 @@ func New(o Options) (*Client, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	transport, err := newTransport(o)
+	transport, err := NewTransport(o)
 	if err != nil {
 		return nil, err
 	}

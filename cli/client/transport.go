@@ -15,7 +15,9 @@ import (
 // errTimeout is the cause of a request that took longer than Options.Timeout.
 var errTimeout = errors.New("request timed out")
 
-func newTransport(o Options) (*http.Transport, error) {
+// NewTransport returns the transport of a client: proxies of the environment, and the
+// certificate authorities of o.
+func NewTransport(o Options) (*http.Transport, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone() // proxies from the environment, HTTP/2
 	t.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	t.MaxIdleConnsPerHost = 8
