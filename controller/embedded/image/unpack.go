@@ -100,7 +100,9 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 		return nil
 	}
 	dir, base := path.Split(name)
-	parent, err := launch.EnsureInRoot(u.root, "./"+dir, false)
+	parent, err := launch.EnsureInRoot(u.root, "./"+dir, false, func(dir int, name string) error {
+		return u.own(dir, name, 0, 0)
+	})
 	if err != nil {
 		return err
 	}

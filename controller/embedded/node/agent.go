@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -143,6 +145,17 @@ func (a *Agent) watch(ctx context.Context) error {
 		return fmt.Errorf("list the Pods of the node: %w", context.Cause(ctx))
 	}
 	a.dropUnknown()
+	// From here on no Pod claims to be Ready that is not: whoever reads the API next may rely on it.
+	a.mu.Lock()
+	workers := slices.Collect(maps.Values(a.workers))
+	a.mu.Unlock()
+	for _, w := range workers {
+		select {
+		case <-w.first:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 	return nil
 }
 

@@ -92,6 +92,9 @@ func (w *worker) runContainers(ctx context.Context) time.Duration {
 func (w *worker) runContainer(ctx context.Context, spec *corev1.Container, c *container) time.Duration {
 	if c.state == running {
 		if c.Image == spec.Image {
+			if c.probing == nil {
+				w.resumeProbes(spec, c)
+			}
 			return idlePass
 		}
 		// Replaced at once: nothing in a container survives a change of its image anyway.

@@ -59,13 +59,17 @@ func (a *Agent) Logs(ctx context.Context, namespace, pod string, o *corev1.PodLo
 	if err != nil {
 		return nil, err
 	}
+	var last time.Time
+	if len(lines) > 0 {
+		last = lines[len(lines)-1].at
+	}
 	lines = selectLines(lines, o)
 	r, out := io.Pipe()
 	a.wg.Go(func() {
 		sink := &logSink{out: out, options: o}
 		err := sink.writeAll(lines)
 		if err == nil && o.Follow {
-			err = sink.follow(ctx, a.life, files, lines, alive)
+			err = sink.follow(ctx, a.life, files, last, alive)
 		}
 		if errors.Is(err, errLogLimit) {
 			err = nil
@@ -241,7 +245,7 @@ func (s *logSink) writeAll(lines []logLine) error {
 }
 
 // follow writes what is added, woken by changes of the files.
-func (s *logSink) follow(ctx, life context.Context, files [2]string, seen []logLine, alive func() bool) error {
+func (s *logSink) follow(ctx, life context.Context, files [2]string, last time.Time, alive func() bool) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return err
@@ -253,10 +257,6 @@ func (s *logSink) follow(ctx, life context.Context, files [2]string, seen []logL
 		if err := watcher.Add(d); err != nil {
 			return err
 		}
-	}
-	var last time.Time
-	if len(seen) > 0 {
-		last = seen[len(seen)-1].at
 	}
 	for {
 		running := alive()

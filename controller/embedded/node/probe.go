@@ -68,7 +68,6 @@ type probeResult struct {
 type probing struct {
 	cancel context.CancelFunc
 	spec   *corev1.Container
-	exec   runtime.ExecConfig
 }
 
 // startProbes begins to probe a container that has just started or was taken over.
@@ -82,6 +81,16 @@ func (w *worker) startProbes(spec *corev1.Container, c *container) {
 		return
 	}
 	w.startSteadyProbes(ctx, c.ID, spec)
+}
+
+// resumeProbes goes on probing a container that was taken over. Until the first answer it is what the Pod's status says.
+func (w *worker) resumeProbes(spec *corev1.Container, c *container) {
+	for _, s := range w.pod.Status.ContainerStatuses {
+		if s.Name == spec.Name && s.ContainerID == containerIDPrefix+c.ID {
+			c.ready = s.Ready
+		}
+	}
+	w.startProbes(spec, c)
 }
 
 func (w *worker) startSteadyProbes(ctx context.Context, id string, spec *corev1.Container) {
@@ -230,15 +239,19 @@ func (w *worker) probeFunc(id string, spec *corev1.Container, p *corev1.Probe) f
 			return conn.Close()
 		}
 	case p.Exec != nil:
+		command, configErr := w.execConfig(spec)
+		command.ID, command.Args = id, p.Exec.Command
+		sandbox := w.currentSandbox()
 		return func(ctx context.Context) error {
-			sandbox := w.currentSandbox()
+			if configErr != nil {
+				return configErr
+			}
 			if sandbox == nil {
 				return runtime.ErrGone
 			}
 			deadline, _ := ctx.Deadline()
-			code, output, err := sandbox.Exec(ctx, runtime.ExecConfig{
-				ID: id, Args: p.Exec.Command, Timeout: time.Until(deadline),
-			})
+			command.Timeout = time.Until(deadline)
+			code, output, err := sandbox.Exec(ctx, command)
 			if err != nil {
 				return err
 			}
@@ -251,6 +264,19 @@ func (w *worker) probeFunc(id string, spec *corev1.Container, p *corev1.Probe) f
 	return func(context.Context) error {
 		return fmt.Errorf("this kind of probe is not supported on this node; use httpGet, tcpSocket or exec")
 	}
+}
+
+// execConfig says how a command runs in a container: as the container itself.
+func (w *worker) execConfig(spec *corev1.Container) (runtime.ExecConfig, error) {
+	img, err := w.agent.images.Local(spec.Image, corev1.PullIfNotPresent)
+	if err != nil {
+		return runtime.ExecConfig{}, err
+	}
+	if img == nil {
+		return runtime.ExecConfig{}, fmt.Errorf("the image %q has gone from this node", spec.Image)
+	}
+	c, err := w.config(w.agent.life, spec, img)
+	return runtime.ExecConfig{Name: c.Name, Env: c.Env, Cwd: c.Cwd, User: c.User, Capabilities: c.Capabilities}, err
 }
 
 func (p *prober) http(ip string, spec *corev1.Container, get *corev1.HTTPGetAction) func(context.Context) error {

@@ -273,7 +273,6 @@ func (w *worker) adopt(ctx context.Context) error {
 			c.ID = ""
 		}
 	}
-	w.adopted, w.prepared = true, true
 	w.agent.setAddress(state.IP, w)
 	return nil
 }

@@ -29,14 +29,12 @@ type worker struct {
 	results []probeResult
 	pulls   map[string]*pulled // by image reference
 
-	pod        *corev1.Pod // of this pass
-	state      *podState
-	containers map[string]*container
-	volumes    volumes
-	prepared   bool // volumes exist
-	refs       map[string]map[string][]byte
-	adopted    bool
-
+	pod         *corev1.Pod // of this pass
+	state       *podState
+	containers  map[string]*container
+	volumes     volumes
+	prepared    bool // volumes exist
+	refs        map[string]map[string][]byte
 	terminating bool
 	killAt      time.Time
 	over        bool // everything has ended and the API knows

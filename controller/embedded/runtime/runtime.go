@@ -125,11 +125,14 @@ type Limits struct {
 // ExecConfig is a command in a container.
 type ExecConfig struct {
 	ID      string
+	Name    string
 	Args    []string
 	Env     []string
 	Cwd     string
 	User    User
 	Timeout time.Duration
+	// Capabilities are the container's.
+	Capabilities []string
 }
 
 // ContainerState is a container as the runtime sees it.

@@ -91,6 +91,19 @@ func (m *Manager) Create(path string, l runtime.Limits) (*Group, error) {
 	return g, nil
 }
 
+// Find returns a group that exists.
+func (m *Manager) Find(path string) *Group {
+	g := &Group{}
+	for _, h := range m.hierarchies {
+		dir := filepath.Join(h.parent, m.name, path)
+		g.dirs = append(g.dirs, dir)
+		if slices.Contains(h.controllers, Memory) {
+			g.memory, g.memoryV2 = dir, h.v2
+		}
+	}
+	return g
+}
+
 type setting struct {
 	file, value string
 	optional    bool
@@ -162,7 +175,7 @@ func (g *Group) Add(pid int) error {
 
 // OOMKills counts the processes of the group that the kernel killed for want of memory since the group exists.
 func (g *Group) OOMKills() int {
-	if g == nil || g.memory == "" {
+	if g.memory == "" {
 		return 0
 	}
 	file := "memory.oom_control"

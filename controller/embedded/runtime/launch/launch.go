@@ -58,8 +58,10 @@ type Request struct {
 	Seq uint64
 	Op  Op
 	// ID names the container.
-	ID     string `json:",omitempty"`
-	Signal int    `json:",omitempty"`
+	ID string `json:",omitempty"`
+	// Note comes back in the container's State, so that a restarted agent has it.
+	Note   Note `json:",omitzero"`
+	Signal int  `json:",omitempty"`
 	// Port and Address (the Pod's own) are for OpDial.
 	Port    int    `json:",omitempty"`
 	Address string `json:",omitempty"`
@@ -67,6 +69,14 @@ type Request struct {
 	SingleID *ID `json:",omitempty"`
 	// MemoryVolumes must exist before the container starts.
 	MemoryVolumes []MemoryVolume `json:",omitempty"`
+}
+
+// Note is what the agent wants to remember about a container.
+type Note struct {
+	// Group is the container's control group, and OOMKills what that had counted before the container started: a
+	// group is used again by the next instance.
+	Group    string
+	OOMKills int
 }
 
 // ID is a user with its group.
@@ -93,6 +103,7 @@ type State struct {
 	ID string
 	// PID is the process id in the Pod's PID namespace.
 	PID     int
+	Note    Note
 	Exited  bool
 	Code    int
 	Signal  int

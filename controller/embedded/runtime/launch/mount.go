@@ -39,7 +39,7 @@ type Mount struct {
 	Options map[string]string `json:",omitempty"`
 	// File is true when the target is a file and not a directory (Bind).
 	File bool `json:",omitempty"`
-	// SubPath is resolved inside Source, never leaving it, and created when missing.
+	// SubPath is resolved inside Source, never leaving it.
 	SubPath  string `json:",omitempty"`
 	ReadOnly bool   `json:",omitempty"`
 	Exec     bool   `json:",omitempty"`
@@ -112,7 +112,7 @@ func (m Mount) openTree(prefix string) (int, error) {
 	dir := unix.AT_FDCWD
 	flags := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE)
 	if m.SubPath != "" {
-		fd, err := ensureBeneath(source, m.SubPath)
+		fd, err := openBeneath(source, m.SubPath)
 		if err != nil {
 			return -1, fmt.Errorf("subPath %q: %w", m.SubPath, err)
 		}
@@ -173,19 +173,23 @@ func escapeLower(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `:`, `\:`).Replace(path)
 }
 
-// ensureBeneath opens the directory sub inside root, creating what is missing and following no link out of it.
-func ensureBeneath(root, sub string) (int, error) {
+// openBeneath opens sub inside the directory root, following no link out of it.
+func openBeneath(root, sub string) (int, error) {
 	fd, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(fd)
-	return EnsureInRoot(fd, sub, false)
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	return unix.Openat2(fd, sub, &how)
 }
 
+// Made is called for everything that EnsureInRoot creates, with the directory that it lies in.
+type Made func(dir int, name string) error
+
 // EnsureInRoot opens path inside the directory root (links are resolved as if root were "/"), creating directories,
-// or with file true an empty last element, where nothing is. The descriptor is O_PATH.
-func EnsureInRoot(root int, path string, file bool) (int, error) {
+// or with file true an empty last element, where nothing is. made may be nil. The descriptor is O_PATH.
+func EnsureInRoot(root int, path string, file bool, made Made) (int, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	if fd, err := unix.Openat2(root, path, &how); !errors.Is(err, unix.ENOENT) {
 		return fd, err
@@ -194,19 +198,24 @@ func EnsureInRoot(root int, path string, file bool) (int, error) {
 	if name == "" || name == "." || name == ".." {
 		return -1, unix.ENOENT
 	}
-	dir, err := EnsureInRoot(root, parent, false)
+	dir, err := EnsureInRoot(root, parent, false, made)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(dir)
 	if file {
-		fd, err := unix.Openat(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_WRONLY, 0o644)
+		var fd int
+		fd, err = unix.Openat(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_WRONLY, 0o644)
 		if err == nil {
 			unix.Close(fd)
-		} else if !errors.Is(err, unix.EEXIST) {
-			return -1, err
 		}
-	} else if err := unix.Mkdirat(dir, name, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+	} else {
+		err = unix.Mkdirat(dir, name, 0o755)
+	}
+	if err == nil && made != nil {
+		err = made(dir, name)
+	}
+	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return -1, err
 	}
 	return unix.Openat2(root, path, &how)

@@ -56,10 +56,12 @@ func (p *pod) Start(ctx context.Context, c runtime.ContainerConfig) (err error) 
 	if err != nil {
 		return err
 	}
-	g, err := p.runtime.cgroups.Create(p.config.UID+"/"+c.Name, c.Limits)
+	path := p.config.UID + "/" + c.Name
+	g, err := p.runtime.cgroups.Create(path, c.Limits)
 	if err != nil {
 		return err
 	}
+	request.Note = launch.Note{Group: path, OOMKills: g.OOMKills()}
 	procs, err := g.Open()
 	if err != nil {
 		return err
@@ -91,12 +93,7 @@ func (p *pod) Start(ctx context.Context, c runtime.ContainerConfig) (err error) 
 	defer unix.Close(specFD)
 
 	fds := append([]int{specFD, int(logs[0].Fd()), int(logs[1].Fd())}, mounts...)
-	for _, f := range procs {
-		fds = append(fds, int(f.Fd()))
-	}
-	p.mu.Lock()
-	p.groups[c.ID] = group{g, g.OOMKills()}
-	p.mu.Unlock()
+	fds = append(fds, fileDescriptors(procs)...)
 	if _, _, err := p.client.call(ctx, request, fds...); err != nil {
 		if remote := (*remoteError)(nil); errors.As(err, &remote) {
 			return &runtime.StartError{Err: err}
@@ -104,6 +101,14 @@ func (p *pod) Start(ctx context.Context, c runtime.ContainerConfig) (err error) 
 		return err
 	}
 	return nil
+}
+
+func fileDescriptors(files []*os.File) []int {
+	fds := make([]int, 0, len(files))
+	for _, f := range files {
+		fds = append(fds, int(f.Fd()))
+	}
+	return fds
 }
 
 func closeFiles(files []*os.File) {
@@ -205,12 +210,9 @@ func (p *pod) describe(c runtime.ContainerConfig, dir string) (*launch.Container
 	if len(spec.Args) == 0 {
 		return nil, request, errors.New("no command is given, and the image has none")
 	}
-	for _, name := range c.Capabilities {
-		number, ok := capabilityNumbers[name]
-		if !ok {
-			return nil, request, fmt.Errorf("the capability %s cannot be granted to a sandbox", name)
-		}
-		spec.Capabilities = append(spec.Capabilities, number)
+	var err error
+	if spec.Capabilities, err = numbers(c.Capabilities); err != nil {
+		return nil, request, err
 	}
 	for _, path := range c.Root.Machine {
 		spec.Mounts = append(spec.Mounts, machineMount(path))
@@ -223,12 +225,52 @@ func (p *pod) describe(c runtime.ContainerConfig, dir string) (*launch.Container
 		if m.Memory != "" {
 			mount.Kind, mount.Source = launch.Memory, m.Memory
 			request.MemoryVolumes = append(request.MemoryVolumes, launch.MemoryVolume{Name: m.Memory, Size: m.Size})
-		} else if st, err := os.Stat(filepath.Join(m.Source, m.SubPath)); err == nil {
-			mount.File = !st.IsDir()
+		} else if mount.File, err = p.prepareSource(m); err != nil {
+			return nil, request, err
 		}
 		spec.Mounts = append(spec.Mounts, mount)
 	}
 	return spec, request, nil
+}
+
+// prepareSource makes a missing sub-path, writable for everyone as its volume is, and tells whether the source is a
+// file. The volume may hold links that a sandbox has made: they are not followed out of it.
+func (p *pod) prepareSource(m runtime.Mount) (file bool, err error) {
+	fd, err := unix.Open(m.Source, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, fmt.Errorf("volume for %s: %w", m.Target, err)
+	}
+	if m.SubPath != "" {
+		root := fd
+		fd, err = launch.EnsureInRoot(root, m.SubPath, false, func(dir int, name string) error {
+			if err := unix.Fchmodat(dir, name, 0o777, 0); err != nil || p.runtime.ids.Single() {
+				return err
+			}
+			return unix.Fchownat(dir, name, p.runtime.ids.Base, p.runtime.ids.Base, unix.AT_SYMLINK_NOFOLLOW)
+		})
+		unix.Close(root)
+		if err != nil {
+			return false, fmt.Errorf("volume for %s: subPath %q: %w", m.Target, m.SubPath, err)
+		}
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return false, err
+	}
+	return st.Mode&unix.S_IFMT != unix.S_IFDIR, nil
+}
+
+func numbers(capabilities []string) ([]int, error) {
+	list := make([]int, 0, len(capabilities))
+	for _, name := range capabilities {
+		number, ok := capabilityNumbers[name]
+		if !ok {
+			return nil, fmt.Errorf("the capability %s cannot be granted to a sandbox", name)
+		}
+		list = append(list, number)
+	}
+	return list, nil
 }
 
 func machineMount(path string) launch.Mount {
@@ -268,10 +310,20 @@ func (p *pod) Exec(ctx context.Context, c runtime.ExecConfig) (int, []byte, erro
 	spec := &launch.Container{
 		Args: c.Args, Env: c.Env, Cwd: c.Cwd, UID: c.User.UID, GID: c.User.GID, Groups: c.User.Groups,
 	}
+	var err error
+	if spec.Capabilities, err = numbers(c.Capabilities); err != nil {
+		return 0, nil, err
+	}
 	if p.runtime.ids.Single() {
 		// The command joins the container from the Pod's user namespace, where the only user is 0.
-		spec.UID, spec.GID, spec.KeepGroups = 0, 0, true
+		spec.UID, spec.GID, spec.KeepGroups, spec.Capabilities = 0, 0, true, nil
 	}
+	procs, err := p.runtime.cgroups.Find(p.config.UID + "/" + c.Name).Open()
+	if err != nil {
+		return 0, nil, err
+	}
+	defer closeFiles(procs)
+	spec.CgroupFiles = len(procs)
 	specFD, err := launch.WriteSpec(spec)
 	if err != nil {
 		return 0, nil, err
@@ -288,7 +340,7 @@ func (p *pod) Exec(ctx context.Context, c runtime.ExecConfig) (int, []byte, erro
 		}
 	}
 	seconds := int(max(c.Timeout.Seconds(), 1))
-	reply, _, err := p.client.call(ctx, launch.Request{Op: launch.OpExec, ID: c.ID, Signal: seconds}, specFD, out[0], out[1])
+	reply, _, err := p.client.call(ctx, launch.Request{Op: launch.OpExec, ID: c.ID, Signal: seconds}, append([]int{specFD, out[0], out[1]}, fileDescriptors(procs)...)...)
 	if err != nil {
 		return 0, nil, err
 	}

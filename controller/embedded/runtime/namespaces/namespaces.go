@@ -132,3 +132,6 @@ func (r *Runtime) removeInBackground(dir string) {
 	}
 	r.files.Go(func() { _ = RemoveTree(trash) })
 }
+
+// Limits reports whether the agent can limit a cgroup controller's resource ("memory", "cpu", "pids").
+func (r *Runtime) Limits(controller string) bool { return r.cgroups.Has(controller) }

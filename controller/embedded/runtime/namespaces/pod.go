@@ -9,14 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"navix.sh/agentbox/controller/embedded/runtime"
-	"navix.sh/agentbox/controller/embedded/runtime/cgroup"
 	"navix.sh/agentbox/controller/embedded/runtime/launch"
 )
 
@@ -34,14 +32,6 @@ type pod struct {
 	process identity
 	client  *client
 	exits   chan runtime.ContainerState
-
-	mu     sync.Mutex
-	groups map[string]group // by container id
-}
-
-type group struct {
-	*cgroup.Group
-	oomKills int // before the container started
 }
 
 // StartPod implements runtime.Runtime.
@@ -207,9 +197,7 @@ func (r *Runtime) connect(c runtime.PodConfig, process identity) (*pod, error) {
 		return nil, err
 	}
 	p := &pod{
-		runtime: r, config: c, process: process, groups: map[string]group{},
-		exits: make(chan runtime.ContainerState, 256),
-	}
+		runtime: r, config: c, process: process, exits: make(chan runtime.ContainerState, 256)}
 	p.client = newClient(conn, func(s launch.State) { p.exits <- p.state(s) })
 	return p, nil
 }
@@ -297,10 +285,7 @@ func (p *pod) state(s launch.State) runtime.ContainerState {
 	}
 	if s.Exited {
 		state.EndedAt = time.Unix(0, s.Ended)
-		p.mu.Lock()
-		g, ok := p.groups[s.ID]
-		p.mu.Unlock()
-		state.OOMKilled = ok && s.Code == 128+int(syscall.SIGKILL) && g.OOMKills() > g.oomKills
+		state.OOMKilled = s.Code == 128+int(syscall.SIGKILL) && p.runtime.cgroups.Find(s.Note.Group).OOMKills() > s.Note.OOMKills
 	}
 	return state
 }
@@ -308,9 +293,6 @@ func (p *pod) state(s launch.State) runtime.ContainerState {
 // Remove implements runtime.Pod.
 func (p *pod) Remove(ctx context.Context, id string) error {
 	_, _, err := p.client.call(ctx, launch.Request{Op: launch.OpForget, ID: id})
-	p.mu.Lock()
-	delete(p.groups, id)
-	p.mu.Unlock()
 	if dir := p.containerDir(id); dirExists(dir) {
 		p.runtime.removeInBackground(dir)
 	}

@@ -55,24 +55,24 @@ func (s *server) start(r launch.Request, fds []int) error {
 		return err
 	}
 
-	process, drained, err := launchStage([]string{self, "container"}, r.SingleID, log, append([]int{fds[0]}, fds[3:]...))
+	st, err := launchStage([]string{self, "container"}, r.SingleID, log, append([]int{fds[0]}, fds[3:]...))
 	if err != nil {
 		log.close()
 		return err
 	}
-	c := &container{process: process, state: launch.State{ID: r.ID, PID: process.Pid, Started: time.Now().UnixNano()}}
+	c := &container{process: st.process, state: launch.State{ID: r.ID, PID: st.process.Pid, Note: r.Note, Started: time.Now().UnixNano()}}
 	s.mu.Lock()
 	s.containers[r.ID] = c
 	s.mu.Unlock()
-	go s.reap(c, log, drained)
+	go s.reap(c, log, st)
 	return nil
 }
 
-func (s *server) reap(c *container, log *logWriter, drained *sync.WaitGroup) {
+func (s *server) reap(c *container, log *logWriter, st *stage) {
 	// The process was made by this launcher and is waited for here only, so Wait cannot fail.
 	status, _ := c.process.Wait()
 	// All processes of the PID namespace are dead now, so both pipes end.
-	drained.Wait()
+	st.drained.Wait()
 	log.close()
 	s.mu.Lock()
 	c.state = exited(c.state, status)
@@ -95,9 +95,16 @@ func exited(state launch.State, status *os.ProcessState) launch.State {
 	return state
 }
 
+// stage is a started stage. drained is done when both output pipes have ended.
+type stage struct {
+	process *os.Process
+	pipes   [2]*os.File
+	drained sync.WaitGroup
+}
+
 // launchStage starts a stage of this binary in new namespaces and waits until it has become the program it was told
-// to run, or has failed. files[0] is the spec. The wait group is done when both output pipes have ended.
-func launchStage(args []string, single *launch.ID, log *logWriter, files []int) (*os.Process, *sync.WaitGroup, error) {
+// to run, or has failed. files[0] is the spec.
+func launchStage(args []string, single *launch.ID, log *logWriter, files []int) (*stage, error) {
 	attr := &syscall.SysProcAttr{Setsid: true}
 	if args[1] == "container" {
 		attr.Cloneflags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC
@@ -112,20 +119,20 @@ func launchStage(args []string, single *launch.ID, log *logWriter, files []int) 
 	}
 	statusR, statusW, err := os.Pipe()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer statusR.Close()
 	outR, outW, err := os.Pipe()
 	if err != nil {
 		statusW.Close()
-		return nil, nil, err
+		return nil, err
 	}
 	errR, errW, err := os.Pipe()
 	if err != nil {
 		statusW.Close()
 		outR.Close()
 		outW.Close()
-		return nil, nil, err
+		return nil, err
 	}
 	pass := []*os.File{os.Stdin, outW, errW, nil, statusW}
 	// Duplicates belong to this function; the originals are closed by whoever received them.
@@ -154,21 +161,20 @@ func launchStage(args []string, single *launch.ID, log *logWriter, files []int) 
 	if err != nil {
 		outR.Close()
 		errR.Close()
-		return nil, nil, fmt.Errorf("start a container process: %w", err)
+		return nil, fmt.Errorf("start a container process: %w", err)
 	}
-	var drained sync.WaitGroup
-	drained.Add(2)
-	go func() { defer drained.Done(); log.drain("stdout", outR) }()
-	go func() { defer drained.Done(); log.drain("stderr", errR) }()
+	st := &stage{process: process, pipes: [2]*os.File{outR, errR}}
+	st.drained.Go(func() { log.drain("stdout", outR) })
+	st.drained.Go(func() { log.drain("stderr", errR) })
 
 	problem, _ := io.ReadAll(io.LimitReader(statusR, 16<<10))
 	if len(problem) == 0 {
-		return process, &drained, nil
+		return st, nil
 	}
 	_ = process.Kill() // it exits by itself; this bounds the wait
 	_, _ = process.Wait()
-	drained.Wait()
-	return nil, nil, stageError(string(problem))
+	st.drained.Wait()
+	return nil, stageError(string(problem))
 }
 
 // exec runs a command inside a container and returns how it ended.
@@ -189,18 +195,34 @@ func (s *server) exec(r launch.Request, fds []int) (launch.State, error) {
 	}
 	defer log.close()
 	args := []string{self, "join", strconv.Itoa(c.state.PID)}
-	process, drained, err := launchStage(args, nil, log, append([]int{fds[0]}, fds[3:]...))
+	st, err := launchStage(args, nil, log, append([]int{fds[0]}, fds[3:]...))
 	if err != nil {
 		return launch.State{}, err
 	}
-	timer := time.AfterFunc(time.Duration(r.Signal)*time.Second, func() { _ = process.Kill() })
+	// The stage leads a process group, which everything it starts belongs to unless it leaves on purpose.
+	group := -st.process.Pid
+	timer := time.AfterFunc(time.Duration(r.Signal)*time.Second, func() { _ = syscall.Kill(group, syscall.SIGKILL) })
 	defer timer.Stop()
-	status, err := process.Wait()
+	status, err := st.process.Wait()
 	if err != nil {
 		return launch.State{}, err
 	}
-	drained.Wait()
-	return exited(launch.State{ID: r.ID, PID: process.Pid}, status), nil
+	_ = syscall.Kill(group, syscall.SIGKILL)
+	for {
+		// Whoever outlived the stage has become a child of this process.
+		if _, err := syscall.Wait4(group, nil, 0, nil); err != nil && !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	// A process that left the group may hold the pipes open; its output does not count any more.
+	cut := time.AfterFunc(time.Second, func() {
+		for _, pipe := range st.pipes {
+			pipe.Close()
+		}
+	})
+	st.drained.Wait()
+	cut.Stop()
+	return exited(launch.State{ID: r.ID, PID: st.process.Pid}, status), nil
 }
 
 // A stage reports a failure as "<errno> <text>".

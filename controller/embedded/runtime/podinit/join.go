@@ -46,7 +46,6 @@ func joinMain(pid int) int {
 	}
 	child, err := syscall.ForkExec("/proc/self/fd/"+strconv.Itoa(binary), []string{"sandbox-init", "exec"}, &syscall.ProcAttr{
 		Env: stageEnv, Files: files,
-		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	})
 	if err != nil {
 		return report(fmt.Errorf("start the command: %w", err))

@@ -3,7 +3,6 @@ package podinit
 import (
 	"bufio"
 	"errors"
-	"io"
 	"os"
 	"sync"
 	"time"
@@ -59,10 +58,7 @@ func (l *logWriter) drain(stream string, pipe *os.File) {
 			l.write(stream, line)
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			if !errors.Is(err, io.EOF) {
-				_, _ = io.Copy(io.Discard, pipe)
-			}
-			return
+			return // the end, or the pipe was closed here
 		}
 	}
 }

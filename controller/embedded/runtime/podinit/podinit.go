@@ -28,7 +28,7 @@ func Main(args []string) int {
 		return stageMain(stageContainer)
 	case "exec":
 		runtime.LockOSThread()
-		return stageMain(finish)
+		return stageMain(stageExec)
 	case "join":
 		runtime.LockOSThread()
 		pid, err := strconv.Atoi(args[2])

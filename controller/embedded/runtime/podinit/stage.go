@@ -80,7 +80,7 @@ func stageContainer(c *launch.Container) error {
 			return fmt.Errorf("make the root file system read-only: %w", err)
 		}
 	}
-	return finish(c)
+	return finish(c, false)
 }
 
 func attachAll(c *launch.Container, next *int) error {
@@ -118,7 +118,7 @@ func openMount(m launch.Mount, next *int) (int, error) {
 }
 
 func attach(root, mount int, m launch.Mount) error {
-	target, err := launch.EnsureInRoot(root, m.Target, m.File)
+	target, err := launch.EnsureInRoot(root, m.Target, m.File, nil)
 	if err != nil {
 		return fmt.Errorf("make the mount point: %w", err)
 	}
@@ -128,7 +128,7 @@ func attach(root, mount int, m launch.Mount) error {
 
 // populateDev adds the links every program expects. A /dev that is not ours (no tmpfs was mounted) has them already.
 func populateDev(root int) error {
-	dev, err := launch.EnsureInRoot(root, "/dev", false)
+	dev, err := launch.EnsureInRoot(root, "/dev", false, nil)
 	if err != nil {
 		return err
 	}
@@ -184,8 +184,11 @@ func hideKernelFiles() error {
 	return nil
 }
 
+// stageExec becomes a command in a running container.
+func stageExec(c *launch.Container) error { return finish(c, true) }
+
 // finish gives up every right the container does not have and becomes its program.
-func finish(c *launch.Container) error {
+func finish(c *launch.Container, joined bool) error {
 	for i := range c.CgroupFiles {
 		if _, err := unix.Write(filesFD+i, []byte("0")); err != nil {
 			return fmt.Errorf("enter the container's cgroup: %w", err)
@@ -208,6 +211,12 @@ func finish(c *launch.Container) error {
 	}
 	if err := becomeUser(c); err != nil {
 		return err
+	}
+	if joined {
+		// The process that waits for the command is killed when its time is up; a change of user would undo this.
+		if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+			return fmt.Errorf("end with the waiting process: %w", err)
+		}
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)

@@ -1,0 +1,46 @@
+package runtime_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"navix.sh/agentbox/controller/embedded/image"
+	"navix.sh/agentbox/controller/embedded/runtime"
+	"navix.sh/agentbox/controller/embedded/runtime/runtimetest"
+)
+
+// TestExec runs commands in a running container, with no more rights than the container has.
+func TestExec(t *testing.T) {
+	n := runtimetest.New(t)
+	p := n.Pod(t)
+	c := n.Host(t, image.UserName, "echo here > /tmp/here; exec sleep 1000")
+	if err := p.Start(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	run := func(script string) (int, string) {
+		code, out, err := p.Exec(t.Context(), runtime.ExecConfig{
+			ID: c.ID, Name: c.Name, Args: []string{"sh", "-c", script}, Env: c.Env, User: c.User,
+			Capabilities: c.Capabilities, Timeout: 5 * time.Second,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return code, string(out)
+	}
+	if code, out := run("cat /tmp/here; exit 5"); code != 5 || out != "here\n" {
+		t.Errorf("exit code %d, output %q", code, out)
+	}
+	_, out := run("grep -E 'CapEff|CapPrm|NoNewPrivs|Seccomp:' /proc/self/status; ps ax | grep -c sleep")
+	for _, want := range []string{"CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q lacks %q", out, want)
+		}
+	}
+	start := make(chan struct{})
+	go func() { defer close(start); run("sleep 1000") }()
+	<-start // ends by its time limit
+	if _, _, err := p.Exec(t.Context(), runtime.ExecConfig{ID: "absent", Args: []string{"true"}}); err == nil {
+		t.Error("a command ran in a container that does not exist")
+	}
+}
