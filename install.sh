@@ -20,11 +20,12 @@
 #   AGBX_CLI_PUBLIC_KEY PEM file of the release key; a release's own install.sh carries it
 #   AGBX_INSECURE_SKIP_SIGNATURE=1   install without checking who made the release (checksums are still checked)
 
-# Everything is in functions and the last line calls main: a half-downloaded script does nothing.
+# Everything is in functions and the last line calls main, in braces: a half-downloaded script does nothing.
 
 # `make release` fills these two in.
 release_base=''
 release_key=''
+self=$0
 
 say() { printf '%s\n' "$*"; }
 warn() { printf 'install.sh: %s\n' "$*" >&2; }
@@ -36,7 +37,7 @@ die() {
 }
 
 usage() {
-	sed -n '2,/^$/s/^# \{0,1\}//p' "$0" 2>/dev/null | grep . || say "install.sh [--with-controller] [--no-skills] [--uninstall] [--help]"
+	sed -n '2,/^$/s/^# \{0,1\}//p' "$self" 2>/dev/null | grep . || say "install.sh [--with-controller] [--no-skills] [--uninstall] [--help]"
 }
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -44,9 +45,9 @@ have() { command -v "$1" >/dev/null 2>&1; }
 # fetch URL FILE: download to FILE; a failure of any kind leaves no FILE.
 fetch() {
 	if have curl; then
-		curl -fsSL --retry 2 --connect-timeout 20 -o "$2" "$1" || { rm -f "$2"; return 1; }
+		curl -fsSL --retry 2 --connect-timeout 20 --speed-limit 1 --speed-time 60 -o "$2" "$1" || { rm -f "$2"; return 1; }
 	elif have wget; then
-		wget -q -T 20 -O "$2" "$1" || { rm -f "$2"; return 1; }
+		wget -q -t 2 -T 60 -O "$2" "$1" || { rm -f "$2"; return 1; }
 	else
 		die "neither curl nor wget is on this machine" "install one of them and run this again"
 	fi
@@ -121,6 +122,7 @@ download() {
 
 # place FILE TARGET: replace TARGET in one step.
 place() {
+	[ ! -d "$2" ] || die "$2 is a folder, so no program can be put there" "choose another folder with AGBX_BIN_DIR"
 	if cp "$1" "$2.new.$$" && chmod 755 "$2.new.$$" && mv -f "$2.new.$$" "$2"; then
 		return
 	fi
@@ -128,6 +130,7 @@ place() {
 	die "cannot write $2" "choose another folder with AGBX_BIN_DIR"
 }
 
+# make_dir DIR VARIABLE: the folder exists and can be written.
 make_dir() {
 	if mkdir -p "$1" 2>/dev/null && [ -w "$1" ]; then return; fi
 	die "cannot write to $1" "choose another folder with $2"
@@ -135,30 +138,29 @@ make_dir() {
 
 install_skills() {
 	make_dir "$skill_dir" AGBX_SKILL_DIR
-	"$bin_dir/abx" skills install --dir "$skill_dir" >/dev/null ||
+	"$bin_dir/abx" skills install --dir "$skill_dir" >/dev/null </dev/null ||
 		die "abx is installed, but its skills could not be written to $skill_dir" "try: abx skills install --dir DIR"
 	say "skills:    $skill_dir"
 }
 
 path_advice() {
+	found=$(command -v abx 2>/dev/null || true)
 	case ":$PATH:" in
-	*":$bin_dir:"*)
-		found=$(command -v abx 2>/dev/null || true)
-		if [ -n "$found" ] && [ "$found" != "$bin_dir/abx" ]; then
-			warn "another abx comes first on the PATH: $found"
-			warn "  remove it, or put $bin_dir before its folder"
-		fi
-		;;
+	*":$bin_dir:"*) ;;
 	*)
 		say ""
 		say "$bin_dir is not on your PATH. For this shell and new ones:"
-		case ${SHELL##*/} in
-		fish) say "  fish_add_path \"$bin_dir\"" ;;
-		zsh) say "  export PATH=\"$bin_dir:\$PATH\"      # and the same line in ~/.zprofile" ;;
+		case ${SHELL:-} in
+		*/fish) say "  fish_add_path \"$bin_dir\"" ;;
+		*/zsh) say "  export PATH=\"$bin_dir:\$PATH\"      # and the same line in ~/.zprofile" ;;
 		*) say "  export PATH=\"$bin_dir:\$PATH\"      # and the same line in ~/.profile" ;;
 		esac
 		;;
 	esac
+	if [ -n "$found" ] && [ "$found" != "$bin_dir/abx" ]; then
+		warn "another abx comes first on the PATH: $found"
+		warn "  remove it, or put $bin_dir before its folder"
+	fi
 }
 
 uninstall() {
@@ -171,7 +173,8 @@ uninstall() {
 	rm -f "$bin_dir/.agentbox-files"
 	for dir in "$skill_dir"/abx-*; do
 		if [ -f "$dir/SKILL.md" ] && grep -q 'agentbox-skill' "$dir/SKILL.md"; then
-			rm -rf "$dir" && removed="$removed ${dir##*/}"
+			rm -f "$dir/SKILL.md" && removed="$removed ${dir##*/}"
+			rmdir "$dir" 2>/dev/null || warn "left $dir: it holds files that are not ours"
 		fi
 	done
 	if [ -n "$removed" ]; then say "removed:$removed"; else say "nothing of AgentBox in $bin_dir and $skill_dir"; fi
@@ -182,6 +185,8 @@ record() { grep -qx "$1" "$bin_dir/.agentbox-files" 2>/dev/null || printf '%s\n'
 
 main() {
 	set -eu
+	# zsh reads POSIX scripts its own way unless told otherwise.
+	if [ -n "${ZSH_VERSION:-}" ]; then emulate sh; fi
 	controller=
 	skills=1
 	action=install
@@ -194,6 +199,9 @@ main() {
 		*) die "unknown option $arg" "known: --with-controller --no-skills --uninstall --help" ;;
 		esac
 	done
+	if [ -z "${HOME:-}" ] && { [ -z "${AGBX_BIN_DIR:-}" ] || [ -z "${AGBX_SKILL_DIR:-}" ]; }; then
+		die "HOME is not set, so there is no folder to install to" "set it, or both AGBX_BIN_DIR and AGBX_SKILL_DIR"
+	fi
 	bin_dir=${AGBX_BIN_DIR:-$HOME/.local/bin}
 	skill_dir=${AGBX_SKILL_DIR:-$HOME/.agents/skills}
 	if [ "$action" = uninstall ]; then
@@ -213,6 +221,7 @@ main() {
 		die "--with-controller: the controller runs sandboxes on Linux only" "leave the option out to install abx"
 	fi
 	make_dir "$bin_dir" AGBX_BIN_DIR
+	bin_dir=$(CDPATH='' cd -- "$bin_dir" && pwd)
 	work=$(mktemp -d)
 	trap 'rm -rf "$work"' EXIT
 	trap 'exit 130' INT
@@ -222,6 +231,7 @@ main() {
 	verify_signature
 	download VERSION
 	version=$(cat "$work/VERSION")
+	say "downloading abx $version for $os/$arch from $base"
 	if [ -n "${AGBX_CLI_VERSION:-}" ] && [ "$version" != "$AGBX_CLI_VERSION" ]; then
 		die "asked for $AGBX_CLI_VERSION, but $base holds $version" "nothing was installed"
 	fi
@@ -246,4 +256,4 @@ main() {
 	say "next: abx context set NAME --endpoint URL --api-key-stdin, then abx agent-context"
 }
 
-main "$@"
+{ main "$@"; }
