@@ -1,7 +1,8 @@
 package cli
 
 import (
-	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,6 +34,7 @@ type agentContext struct {
 	Errors        string                  `json:"errors,omitempty"`
 	Roots         []string                `json:"roots,omitempty"`
 	Resources     []resourceInfo          `json:"resources"`
+	SchemaNotes   string                  `json:"schemaNotes"`
 	Schemas       map[string]compactShape `json:"schemas"`
 }
 
@@ -106,9 +108,11 @@ type writeInfo struct {
 	NeverForAgent string `json:"neverForAgent,omitempty"`
 }
 
-// compactShape maps a field to its type. "!" after the type means required, "*" fixed
-// at create; what is worth a sentence follows after a blank.
+// compactShape maps a field to its type and what it is. An only key "=" names a
+// component of the same shape.
 type compactShape map[string]string
+
+const schemaNotes = "field: type, then what it is. ! required, * fixed at create, = same shape as. A capitalised type is another schema here. --schema on a command has all of it: patterns, defaults, what to do instead of changing a fixed field."
 
 // agentContextCommand is `abx agent-context [<resource>]`. It needs no configuration.
 func (a *App) agentContextCommand() *cobra.Command {
@@ -163,7 +167,7 @@ func (a *App) agentContext(plural string) *agentContext {
 	c := &agentContext{
 		SchemaVersion: agentContextVersion, Tool: "abx", Version: Version, SpecVersion: a.Index.SpecVersion,
 		Describe: "Environments, warm pools and scaling groups that sandboxes are claimed from. Sandboxes themselves are made and driven with the E2B SDK.",
-		Schemas:  map[string]compactShape{},
+		Schemas:  map[string]compactShape{}, SchemaNotes: schemaNotes,
 	}
 	if plural == "" {
 		a.describeTool(c)
@@ -174,6 +178,7 @@ func (a *App) agentContext(plural string) *agentContext {
 			c.Resources = append(c.Resources, a.resourceInfo(r, c.Schemas, plural != ""))
 		}
 	}
+	shareShapes(c.Schemas)
 	return c
 }
 
@@ -278,11 +283,11 @@ func (a *App) resourceInfo(r *registry.Resource, schemas map[string]compactShape
 	a.writeInfos(r, &info, schemas)
 	if s := a.rowSchema(r); s != nil && s.Name != "" {
 		info.Row = s.Name
-		a.addSchema(s.Name, schemas, false, whole)
+		a.addSchema(s.Name, schemas, false, true)
 	}
 	if s := a.itemSchema(r); s != nil && s.Name != "" {
 		info.Item = s.Name
-		a.addSchema(s.Name, schemas, false, whole)
+		a.addSchema(s.Name, schemas, false, true)
 	}
 	for _, e := range r.Examples {
 		info.Examples = append(info.Examples, exampleLine(e))
@@ -341,8 +346,15 @@ func (a *App) addSchema(name string, schemas map[string]compactShape, describe, 
 	}
 }
 
-// agentContextSize is the length of the document in bytes, for the budget.
-func (a *App) agentContextSize(plural string) (int, error) {
-	data, err := json.Marshal(a.agentContext(plural))
-	return len(data), err
+// shareShapes replaces a shape that occurs twice, as in create and update, by a reference.
+func shareShapes(schemas map[string]compactShape) {
+	names := slices.Sorted(maps.Keys(schemas))
+	for i, name := range names {
+		for _, earlier := range names[:i] {
+			if len(schemas[name]) > 3 && maps.Equal(schemas[earlier], schemas[name]) {
+				schemas[name] = compactShape{"=": earlier}
+				break
+			}
+		}
+	}
 }

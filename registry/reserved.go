@@ -13,7 +13,7 @@ var Commands = []string{
 // options of views, which come from the document. No option of a view may take one
 // of them; a test of cli compares the list with the flags that exist.
 var Flags = []string{
-	"all-clusters", "api-key", "api-key-stdin", "auth-scheme", "ca-file", "check",
+	"all-clusters", "allow-downgrade", "api-key", "api-key-stdin", "auth-scheme", "ca-file", "check",
 	"cluster", "cluster-api", "color", "context", "csv", "dir", "dry-run", "editable",
 	"endpoint", "fields", "file", "filter", "for", "force", "format", "help", "jq", "json",
 	"limit", "replicas", "schema", "sort", "timeout", "version", "wait", "watch",
