@@ -39,6 +39,7 @@ func TestPipedInstallerOfARelease(t *testing.T) {
 		}
 		text := strings.Replace(installer(t), "release_base=''", "release_base='"+r.url+"'", 1)
 		text = strings.Replace(text, "release_key=''", "release_key='"+strings.TrimSpace(string(key))+"'", 1)
+		r.open()
 		m.pipe(t, text, "--no-skills").want(t, 0, "installed: "+m.binDir()+"/abx", "")
 		if _, err := os.Stat(m.skillDir()); !os.IsNotExist(err) {
 			t.Errorf("--no-skills made %s (%v)", m.skillDir(), err)
@@ -137,8 +138,8 @@ func lineOf(r *release, name string) string {
 func TestSkippingTheSignatureIsLoud(t *testing.T) {
 	eachShell(t, func(t *testing.T, shell []string) {
 		r, m := newRelease(t), newMachine(t, shell)
-		m.use(r)
 		delete(r.files, "SHA256SUMS.sig")
+		m.use(r)
 		m.env["AGBX_INSECURE_SKIP_SIGNATURE"] = "1"
 		m.install(t).want(t, 0, "installed:", "WARNING: AGBX_INSECURE_SKIP_SIGNATURE=1")
 	})
@@ -179,8 +180,8 @@ func TestOtherTools(t *testing.T) {
 		t.Parallel()
 		r, m := newRelease(t), newMachine(t, []string{"/bin/sh"}, "curl")
 		m.addTool(t, "wget")
-		m.use(r)
 		r.half = abxFile()
+		m.use(r)
 		m.install(t).want(t, 1, "", "cannot download")
 	})
 }

@@ -85,8 +85,9 @@ func (m *machine) addTool(t *testing.T, name string) {
 	}
 }
 
-// use points the machine at a release, as a person who has its address and key.
+// use serves a release and points the machine at it, as a person who has its address and key.
 func (m *machine) use(r *release) {
+	r.open()
 	m.env["AGBX_CLI_BASE"] = r.url
 	m.env["AGBX_CLI_PUBLIC_KEY"] = r.pem
 }

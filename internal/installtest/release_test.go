@@ -42,7 +42,8 @@ type release struct {
 	key  *ecdsa.PrivateKey
 	// pem is the path of the public key.
 	pem string
-	url string
+	url    string
+	server *httptest.Server
 	mu    sync.Mutex
 	paths []string
 }
@@ -71,11 +72,14 @@ func newRelease(t *testing.T) *release {
 		r.files[name+"-linux-"+runtime.GOARCH] = []byte("#!/bin/sh\necho " + name + "\n")
 	}
 	r.sign()
-	server := httptest.NewServer(http.HandlerFunc(r.serve))
-	t.Cleanup(server.Close)
-	r.url = server.URL + "/cli/latest"
+	r.server = httptest.NewUnstartedServer(http.HandlerFunc(r.serve))
+	t.Cleanup(r.server.Close)
+	r.url = "http://" + r.server.Listener.Addr().String() + "/cli/latest"
 	return r
 }
+
+// open starts the server; nobody changes the release afterwards.
+func (r *release) open() { r.server.Start() }
 
 func abxFile() string { return "abx-" + runtime.GOOS + "-" + runtime.GOARCH }
 
