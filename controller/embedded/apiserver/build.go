@@ -6,9 +6,13 @@ import (
 	"net"
 	"net/http"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	extapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	extoptions "k8s.io/apiextensions-apiserver/pkg/cmd/server/options"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -25,6 +29,8 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	"k8s.io/component-base/compatibility"
+
+	"navix.sh/agentbox/controller/api/v1alpha1"
 )
 
 // kubernetesVersion is what the API says it is: that of the libraries it is made of.
@@ -48,6 +54,7 @@ func build(storeEndpoint string, tls net.Listener, creds *credentials, inProcess
 	c.AdmissionControl = admission
 	c.EnableProfiling = false
 	c.EnableIndex = false
+	c.ShutdownWatchTerminationGracePeriod = stopLimit
 	// Reconcilers and claims of this process are the clients; they hold themselves back.
 	c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = 2000, 2000
 	namer := openapi.NewDefinitionNamer(extapiserver.Scheme, published)
@@ -94,47 +101,50 @@ func etcdOptions(endpoint, prefix string, codec runtime.Codec) *options.EtcdOpti
 // storageCodec stores the built-in types as protobuf, which is smaller and quicker than JSON.
 func storageCodec() runtime.Codec {
 	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
-	gvs := schema.GroupVersions(scheme.PrioritizedVersionsAllGroups())
+	gvs := schema.GroupVersions{corev1.SchemeGroupVersion, coordinationv1.SchemeGroupVersion}
 	return codecs.CodecForVersions(info.Serializer, codecs.UniversalDeserializer(), gvs, gvs)
 }
 
 // install adds the built-in types to a server.
 func install(s *server.GenericAPIServer, opts generic.RESTOptionsGetter, admission *namespaceAdmission) error {
-	groups := map[string]*server.APIGroupInfo{}
+	core := server.NewDefaultAPIGroupInfo(corev1.GroupName, scheme, parameterCodec, codecs)
+	leases := server.NewDefaultAPIGroupInfo(coordinationv1.GroupName, scheme, parameterCodec, codecs)
+	events := server.NewDefaultAPIGroupInfo(eventsv1.GroupName, scheme, parameterCodec, codecs)
+	groups := map[string]*server.APIGroupInfo{corev1.GroupName: &core, coordinationv1.GroupName: &leases, eventsv1.GroupName: &events}
+	for _, info := range groups {
+		info.VersionedResourcesStorageMap["v1"] = map[string]rest.Storage{}
+	}
 	for _, r := range resources() {
-		info := groups[r.group]
-		if info == nil {
-			i := server.NewDefaultAPIGroupInfo(r.group, scheme, parameterCodec, codecs)
-			info = &i
-			groups[r.group] = info
-		}
 		storage, err := r.storage(opts)
 		if err != nil {
 			return err
 		}
-		if info.VersionedResourcesStorageMap[r.version] == nil {
-			info.VersionedResourcesStorageMap[r.version] = map[string]rest.Storage{}
-		}
 		for path, st := range storage {
-			info.VersionedResourcesStorageMap[r.version][path] = st
+			groups[r.group].VersionedResourcesStorageMap["v1"][path] = st
 		}
-		if r.plural == "namespaces" {
+		switch r.plural {
+		case "namespaces":
 			admission.namespaces = storage[r.plural].(rest.Getter)
+		case "events":
+			// One store under both of the names that clients know events by.
+			events.VersionedResourcesStorageMap["v1"]["events"] = sharedStore{storage[r.plural].(kindStore)}
 		}
 	}
-	for name, info := range groups {
-		var err error
-		if name == "" {
-			err = s.InstallLegacyAPIGroup(server.DefaultLegacyAPIPrefix, info)
-		} else {
-			err = s.InstallAPIGroup(info)
-		}
-		if err != nil {
-			return err
-		}
+	if err := s.InstallLegacyAPIGroup(server.DefaultLegacyAPIPrefix, &core); err != nil {
+		return err
 	}
-	return nil
+	// Clients that ask for the list of groups in its old form read it from here; the CRD server does not add its own.
+	v := metav1.GroupVersionForDiscovery{GroupVersion: v1alpha1.GroupVersion.String(), Version: v1alpha1.GroupVersion.Version}
+	s.DiscoveryGroupManager.AddGroup(metav1.APIGroup{
+		Name: v1alpha1.GroupVersion.Group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v,
+	})
+	return s.InstallAPIGroups(&leases, &events)
 }
+
+// sharedStore serves a store that another resource owns.
+type sharedStore struct{ kindStore }
+
+func (sharedStore) Destroy() {}
 
 // tokenAuthenticator knows one user, the administrator, by a bearer token.
 func tokenAuthenticator(token string) authenticator.Request {

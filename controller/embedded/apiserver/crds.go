@@ -64,18 +64,32 @@ func (s *Server) ready(ctx context.Context) error {
 			return s.startError(ctx, fmt.Errorf("install the CRD %s: %w", crd.Name, err))
 		}
 	}
-	return s.startError(ctx, s.awaitServed(ctx, core))
+	if err := s.awaitServed(ctx, core); err != nil {
+		return s.startError(ctx, err)
+	}
+	return s.startError(ctx, s.awaitHooks(ctx))
 }
 
-// untilFailure returns a context that also ends when the store or the server does.
+// awaitHooks waits until the last of the server's own start has run.
+func (s *Server) awaitHooks(ctx context.Context) error {
+	c, err := kubernetes.NewForConfig(s.Config)
+	if err != nil {
+		return err
+	}
+	err = untilAnswered(ctx, func() error {
+		return c.Discovery().RESTClient().Get().AbsPath("/readyz/poststarthook/crd-informer-synced").Do(ctx).Error()
+	})
+	s.settled = err == nil
+	return err
+}
+
+// untilFailure returns a context that also ends when the server does.
 func (s *Server) untilFailure(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
 		select {
-		case err := <-s.store.failed():
-			cancel(fmt.Errorf("the store failed: %w", err))
-		case <-s.done:
-			cancel(fmt.Errorf("the API server ended: %w", s.err))
+		case err := <-s.failed:
+			cancel(err)
 		case <-ctx.Done():
 		}
 	}()

@@ -4,27 +4,32 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
-	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
 )
 
-// logger passes what the store says on to slog: warnings are routine on a laptop's disk, so only errors count.
-type logger struct{ *slog.Logger }
+// zapToSlog passes the errors of etcd on to slog. Its warnings are about disks slower than a server's.
+type zapToSlog struct {
+	log *slog.Logger
+	// quiet is set when the store stops, which etcd reports as errors of its listeners.
+	quiet *atomic.Bool
+}
 
-func (l logger) zap() *zap.Logger { return zap.New(zapToSlog{l.Logger}) }
+// storageVersion is what etcd says of a store so young that no snapshot was taken; it tries again by itself.
+const storageVersion = "failed to update storage version"
 
-type zapToSlog struct{ log *slog.Logger }
-
-func (z zapToSlog) Enabled(level zapcore.Level) bool { return level >= zapcore.ErrorLevel }
+func (z zapToSlog) Enabled(level zapcore.Level) bool {
+	return level >= zapcore.ErrorLevel && !z.quiet.Load()
+}
 
 func (z zapToSlog) With(fields []zapcore.Field) zapcore.Core {
-	return zapToSlog{z.log.With(attrs(fields)...)}
+	return zapToSlog{z.log.With(attrs(fields)...), z.quiet}
 }
 
 func (z zapToSlog) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if z.Enabled(e.Level) {
+	if z.Enabled(e.Level) && e.Message != storageVersion {
 		return ce.AddCore(e, z)
 	}
 	return ce

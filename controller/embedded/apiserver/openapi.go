@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 
+	eventsv1 "k8s.io/api/events/v1"
 	extopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kube-openapi/pkg/common"
@@ -21,6 +22,8 @@ func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 			m.define(reflect.TypeOf(obj).Elem())
 		}
 	}
+	m.define(reflect.TypeFor[eventsv1.Event]())
+	m.define(reflect.TypeFor[eventsv1.EventList]())
 	return m.out
 }
 

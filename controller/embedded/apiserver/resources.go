@@ -11,9 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// eventTTL is how long an event lives, in seconds: an hour, as on a cluster.
-const eventTTL = 3600
-
 // resources are the built-in types: those that the controller, the node agent and kubectl's everyday commands need.
 func resources() []*resource {
 	return []*resource{
@@ -147,31 +144,6 @@ func addFinalizer(obj metav1.Object, name string) {
 		}
 	}
 	obj.SetFinalizers(append(obj.GetFinalizers(), name))
-}
-
-func eventResource() *resource {
-	return &resource{
-		version: "v1", plural: "events", singular: "event", shortNames: []string{"ev"}, namespaced: true,
-		newObject: object[corev1.Event], newList: object[corev1.EventList],
-		ttlSeconds: eventTTL,
-		fields: func(obj runtime.Object) fields.Set {
-			e := obj.(*corev1.Event)
-			return fields.Set{
-				"involvedObject.kind":            e.InvolvedObject.Kind,
-				"involvedObject.namespace":       e.InvolvedObject.Namespace,
-				"involvedObject.name":            e.InvolvedObject.Name,
-				"involvedObject.uid":             string(e.InvolvedObject.UID),
-				"involvedObject.apiVersion":      e.InvolvedObject.APIVersion,
-				"involvedObject.resourceVersion": e.InvolvedObject.ResourceVersion,
-				"involvedObject.fieldPath":       e.InvolvedObject.FieldPath,
-				"reason":                         e.Reason,
-				"reportingComponent":             e.ReportingController,
-				"source":                         e.Source.Component,
-				"type":                           e.Type,
-			}
-		},
-		columns: eventColumns,
-	}
 }
 
 // addFieldLabels tells the scheme which fields selectors may name.

@@ -31,6 +31,7 @@ func init() {
 		&corev1.ResourceQuota{}, &corev1.ResourceQuotaList{},
 	)
 	register(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})
+	registerEvents()
 
 	scheme.AddUnversionedTypes(schema.GroupVersion{Version: "v1"},
 		&metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})

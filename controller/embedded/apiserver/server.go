@@ -1,8 +1,8 @@
 // Package apiserver is a Kubernetes API in this process: etcd, the CRD server, and the built-in types that the
 // platform uses, with the semantics that clients know (watch, conflicts, server-side apply, graceful deletion).
 //
-// It serves TLS on a loopback port for kubectl, and plain HTTP over memory for the process itself. Both ask for the
-// same token; nobody is anonymous.
+// It serves TLS on a loopback port for kubectl, and plain HTTP on a private socket for the process itself. Both ask for
+// the same token; nobody is anonymous.
 package apiserver
 
 import (
@@ -16,15 +16,15 @@ import (
 	"path/filepath"
 	"time"
 
-	"google.golang.org/grpc/test/bufconn"
+	"k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
 )
 
 const (
-	// bufferBytes is how much one side of an in-memory connection may be ahead of the other.
-	bufferBytes = 64 << 10
 	// stopLimit bounds how long requests in flight hold a stop up.
 	stopLimit = 2 * time.Second
+	// settleLimit bounds how long a stop waits for a start that was given up.
+	settleLimit = 5 * time.Second
 )
 
 // Options say where the API server keeps its data.
@@ -41,82 +41,146 @@ type Server struct {
 	// Kubeconfig is the path of a 0600 kubeconfig for other processes of this user.
 	Kubeconfig string
 
-	log    *slog.Logger
-	lock   *os.File
-	store  *store
-	memory *bufconn.Listener
-	http   *http.Server
+	lock    *os.File
+	store   *store
+	tls     net.Listener
+	socket  net.Listener
+	generic *server.GenericAPIServer
+	http    *http.Server
+	// cancel is set once the server runs; done is closed, and runErr final, when it does not any more.
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error
+	runErr error
+	// settled is true once the server can be stopped: its library ends the process when a hook of the start is cut short.
+	settled bool
+	failed  chan error
 }
 
 // Start opens the data directory and returns once the API serves, the CRDs of the platform included.
 // ctx bounds the start only; Stop ends the server.
 func Start(ctx context.Context, o Options) (_ *Server, err error) {
-	s := &Server{log: o.Logger, done: make(chan struct{})}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
+	if o.DataDir == "" {
+		return nil, errors.New("no data directory: name one")
 	}
-	redirectKlog(s.log)
 	dir, err := filepath.Abs(o.DataDir)
-	if err != nil || o.DataDir == "" {
-		return nil, fmt.Errorf("no usable data directory: %q; name one", o.DataDir)
+	if err != nil {
+		return nil, fmt.Errorf("find the data directory %s: %w", o.DataDir, err)
 	}
+	log := o.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	redirectKlog(log)
+	s := &Server{Kubeconfig: filepath.Join(dir, "kubeconfig"), done: make(chan struct{}), failed: make(chan error, 1)}
 	if s.lock, err = lockDir(dir); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			s.release()
+			s.Stop()
 		}
 	}()
-	creds, err := loadCredentials(dir)
-	if err != nil {
+	if err := s.open(ctx, dir, log); err != nil {
 		return nil, err
 	}
-	if s.store, err = startStore(ctx, dir, logger{s.log}); err != nil {
-		return nil, err
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("start the API server: %w", context.Cause(ctx))
 	}
-	s.Kubeconfig = filepath.Join(dir, "kubeconfig")
-	tls, err := listen(lastAddress(s.Kubeconfig))
-	if err != nil {
-		return nil, err
-	}
-	s.memory = bufconn.Listen(bufferBytes)
-	s.Config = &rest.Config{
-		// The name is never looked up: Dial leads to this process.
-		Host:        "http://embedded",
-		BearerToken: creds.token,
-		QPS:         -1,
-		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return s.memory.DialContext(ctx)
-		},
-	}
-	generic, err := build(s.store.endpoint, tls, creds, s.Config)
-	if err != nil {
-		tls.Close()
-		return nil, fmt.Errorf("build the API server: %w", err)
-	}
-	if err := creds.writeKubeconfig(s.Kubeconfig, tls.Addr().String()); err != nil {
-		tls.Close()
-		return nil, err
-	}
-
-	generic.ShutdownTimeout = stopLimit
-	prepared := generic.PrepareRun()
-	s.http = &http.Server{Handler: generic.Handler, ReadHeaderTimeout: 30 * time.Second}
-	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s.cancel = cancel
-	go func() { _ = s.http.Serve(s.memory) }()
-	go func() {
-		defer close(s.done)
-		s.err = prepared.RunWithContext(run)
-	}()
+	s.run(context.WithoutCancel(ctx))
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// open acquires everything that the server stands on. Its listeners queue clients from here on.
+func (s *Server) open(ctx context.Context, dir string, log *slog.Logger) error {
+	creds, err := loadCredentials(dir)
+	if err != nil {
+		return err
+	}
+	if s.store, err = startStore(ctx, dir, log); err != nil {
+		return err
+	}
+	if s.tls, err = listen(lastAddress(s.Kubeconfig)); err != nil {
+		return err
+	}
+	if s.socket, err = s.store.listen("api.sock"); err != nil {
+		return err
+	}
+	s.Config = inProcessConfig(s.socket.Addr().String(), creds.token)
+	if s.generic, err = build(s.store.endpoint, s.tls, creds, s.Config); err != nil {
+		return fmt.Errorf("build the API server: %w", err)
+	}
+	return creds.writeKubeconfig(s.Kubeconfig, s.tls.Addr().String())
+}
+
+// run serves until Stop.
+func (s *Server) run(ctx context.Context) {
+	ctx, s.cancel = context.WithCancel(ctx)
+	s.generic.ShutdownTimeout = stopLimit
+	prepared := s.generic.PrepareRun()
+	s.http = &http.Server{Handler: s.generic.Handler, ReadHeaderTimeout: 30 * time.Second}
+	go func() { _ = s.http.Serve(s.socket) }()
+	go func() {
+		defer close(s.done)
+		s.runErr = prepared.RunWithContext(ctx)
+	}()
+	go func() {
+		select {
+		case err := <-s.store.etcd.Err():
+			s.failed <- fmt.Errorf("the store failed: %w", err)
+		case <-s.store.etcd.Server.StopNotify():
+			s.failed <- errors.New("the store stopped; its log says why")
+		case <-s.done:
+			if ctx.Err() == nil {
+				s.failed <- fmt.Errorf("the API server ended: %w", s.runErr)
+			}
+		}
+	}()
+}
+
+// Failed delivers the reason when the server ends by itself, which only a broken disk or a bug brings about.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+// Stop ends the API server, then what it stands on, and gives the data directory free. Requests in flight and watches
+// get two seconds at most.
+func (s *Server) Stop() {
+	switch {
+	case s.cancel != nil:
+		if !s.settled {
+			ctx, cancel := context.WithTimeout(context.Background(), settleLimit)
+			_ = s.awaitHooks(ctx)
+			cancel()
+		}
+		s.cancel()
+		<-s.done
+		_ = s.http.Close()
+	case s.generic != nil:
+		s.generic.Destroy()
+	}
+	for _, l := range []net.Listener{s.tls, s.socket} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+	if s.store != nil {
+		s.store.stop()
+	}
+	_ = s.lock.Close()
+}
+
+// inProcessConfig leads to the private socket. TLS would cost a claim time and keep nobody out: who can open the socket
+// can read the token.
+func inProcessConfig(socket, token string) *rest.Config {
+	return &rest.Config{
+		Host:        "http://embedded", // never looked up
+		BearerToken: token,
+		QPS:         -1, // the clients are this process; they hold themselves back
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+	}
 }
 
 // listen takes the address of an earlier start when it is free, and otherwise a port from the kernel.
@@ -131,30 +195,4 @@ func listen(last string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on the loopback interface: %w", err)
 	}
 	return l, nil
-}
-
-// Stop ends the API server, then its store, and gives the data directory free. Requests in flight get until ctx ends,
-// and two seconds at most.
-func (s *Server) Stop(ctx context.Context) error {
-	s.release()
-	if s.err != nil && !errors.Is(s.err, context.Canceled) {
-		return fmt.Errorf("stop the API server: %w", s.err)
-	}
-	return nil
-}
-
-// release ends whatever of the server has been started, the API before what it stands on.
-func (s *Server) release() {
-	if s.cancel != nil {
-		s.cancel()
-		<-s.done
-		_ = s.http.Close()
-	}
-	if s.memory != nil {
-		_ = s.memory.Close()
-	}
-	if s.store != nil {
-		s.store.stop()
-	}
-	_ = s.lock.Close()
 }

@@ -1,77 +1,221 @@
 package apiserver_test
 
 import (
+	"bufio"
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientscheme "k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
-	"navix.sh/agentbox/controller/api/v1alpha1"
 	"navix.sh/agentbox/controller/embedded/apiserver"
-	"navix.sh/agentbox/controller/embedded/apiserver/apiservertest"
 )
 
-func init() { utilruntime.Must(v1alpha1.AddToScheme(clientscheme.Scheme)) }
-
-func TestPodLife(t *testing.T) {
-	ctx := context.Background()
-	c, err := client.NewWithWatch(apiservertest.StartForTest(t), client.Options{})
+func start(t testing.TB, dir string) *apiserver.Server {
+	t.Helper()
+	s, err := apiserver.Start(context.Background(), apiserver.Options{DataDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := c.Watch(ctx, &corev1.PodList{}, client.InNamespace("default"), client.MatchingFields{"spec.nodeName": apiserver.NodeName})
+	return s
+}
+
+func TestRestart(t *testing.T) {
+	ctx, dir := context.Background(), filepath.Join(t.TempDir(), "data")
+	s := start(t, dir)
+	before, err := os.ReadFile(s.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Stop()
-
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "p-", Namespace: "default"},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "sandbox", Image: "host"}}},
+	// From outside: TLS, the token, and private files.
+	outside, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
 	}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Data: map[string]string{"a": "b"}}
+	if _, err := kubernetes.NewForConfigOrDie(outside).CoreV1().ConfigMaps("default").Create(ctx, cm, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*rest.Config){
+		"no token":    func(c *rest.Config) { c.BearerToken = "" },
+		"wrong token": func(c *rest.Config) { c.BearerToken = strings.Repeat("0", 64) },
+	} {
+		for where, c := range map[string]*rest.Config{"outside": outside, "inside": s.Config} {
+			c = rest.CopyConfig(c)
+			change(c)
+			if _, err := kubernetes.NewForConfigOrDie(c).CoreV1().Secrets("").List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+				t.Errorf("%s, %s: %v", where, name, err)
+			}
+		}
+	}
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		info, err := d.Info()
+		if err == nil && info.Mode().Type() != fs.ModeSocket && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %s", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	// A second server in the same directory says who is there.
+	if _, err := apiserver.Start(ctx, apiserver.Options{DataDir: dir}); err == nil || !strings.Contains(err.Error(), "in use by process "+strconv.Itoa(os.Getpid())) {
+		t.Errorf("a second server: %v", err)
+	}
+	s.Stop()
+
+	s = start(t, dir)
+	defer s.Stop()
+	if _, err := kubernetes.NewForConfigOrDie(s.Config).CoreV1().ConfigMaps("default").Get(ctx, "kept", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	if after, err := os.ReadFile(s.Kubeconfig); err != nil || string(after) != string(before) {
+		t.Errorf("the kubeconfig of the first start does not serve the second: %v", err)
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	damaged := t.TempDir()
+	if err := os.WriteFile(filepath.Join(damaged, "token"), []byte("short"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct{ dir, want string }{
+		"none":          {"", "name one"},
+		"a file":        {file, "not a directory"},
+		"damaged token": {damaged, "remove it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := apiserver.Start(context.Background(), apiserver.Options{DataDir: tt.dir})
+			if err == nil {
+				s.Stop()
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errors.New("changed my mind"))
+	if _, err := apiserver.Start(ctx, apiserver.Options{DataDir: t.TempDir()}); err == nil {
+		t.Error("a start that was given up succeeded")
+	}
+}
+
+const childDir = "AGENTBOX_TEST_APISERVER_DIR"
+
+// writeForEver is the process that TestKilled kills: it prints the name of each object that the API has accepted.
+func writeForEver(dir string) error {
+	s, err := apiserver.Start(context.Background(), apiserver.Options{DataDir: dir})
+	if err != nil {
+		return err
+	}
+	c := kubernetes.NewForConfigOrDie(s.Config).CoreV1().ConfigMaps("default")
+	for worker := range 4 {
+		go func() {
+			for i := 0; ; i++ {
+				name := fmt.Sprintf("cm-%d-%d-%d", os.Getpid(), worker, i)
+				if _, err := c.Create(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					os.Exit(1)
+				}
+				fmt.Println(name)
+			}
+		}()
+	}
+	select {}
+}
+
+// What the API has accepted outlives a kill at any instant: after some writes, and while starting.
+func TestKilled(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var accepted []string
+	for _, writes := range []int{0, 1, 150, 400} {
+		cmd := exec.Command(exe)
+		cmd.Env = append(os.Environ(), childDir+"="+dir)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for i := 0; i < writes && lines.Scan(); i++ {
+			accepted = append(accepted, lines.Text())
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		for lines.Scan() { // what it still said before it died
+			if name := lines.Text(); strings.Count(name, "-") == 3 {
+				accepted = append(accepted, name)
+			}
+		}
+		_ = cmd.Wait()
+	}
+	if len(accepted) < 551 {
+		t.Fatalf("only %d writes were accepted", len(accepted))
+	}
+	s := start(t, dir)
+	defer s.Stop()
+	l, err := kubernetes.NewForConfigOrDie(s.Config).CoreV1().ConfigMaps("default").List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]bool{}
+	for _, cm := range l.Items {
+		have[cm.Name] = true
+	}
+	for _, name := range accepted[:len(accepted)-1] { // the last line may be cut short
+		if !have[name] {
+			t.Errorf("%s was accepted and is lost", name)
+		}
+	}
+}
+
+func BenchmarkStart(b *testing.B) {
+	for b.Loop() {
+		b.StopTimer()
+		dir := b.TempDir()
+		b.StartTimer()
+		s := start(b, dir)
+		b.StopTimer()
+		s.Stop()
+		b.StartTimer()
+	}
+}
+
+func BenchmarkPodUpdate(b *testing.B) {
+	ctx, c := context.Background(), newClient(b)
+	p := newPod(newNamespace(b, c))
 	if err := c.Create(ctx, p); err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
-	if p.Spec.NodeName != apiserver.NodeName || p.Status.Phase != corev1.PodPending {
-		t.Errorf("a new Pod is on node %q in phase %q", p.Spec.NodeName, p.Status.Phase)
-	}
-	p.Status.Phase = corev1.PodRunning
-	if err := c.Status().Update(ctx, p); err != nil {
-		t.Fatal(err)
-	}
-	stale := p.DeepCopy()
-	p.Spec.Containers[0].Image = "other"
-	if err := c.Update(ctx, p); err != nil {
-		t.Fatal(err)
-	}
-	stale.Labels = map[string]string{"a": "b"}
-	if err := c.Update(ctx, stale); !apierrors.IsConflict(err) {
-		t.Errorf("a stale write: %v", err)
-	}
-	// A deletion waits for the node agent, who confirms it with grace 0.
-	if err := c.Delete(ctx, p); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil || p.DeletionTimestamp == nil {
-		t.Fatalf("a Pod being deleted: %v, %v", p.DeletionTimestamp, err)
-	}
-	if err := c.Delete(ctx, p, client.GracePeriodSeconds(0), client.Preconditions{UID: &p.UID}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Get(ctx, client.ObjectKeyFromObject(p), p); !apierrors.IsNotFound(err) {
-		t.Errorf("a deleted Pod: %v", err)
-	}
-
-	pool := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Name: "pool", Namespace: "default"}, Spec: v1alpha1.SandboxPoolSpec{Replicas: 2}}
-	if err := c.Create(ctx, pool); err != nil {
-		t.Fatal(err)
-	}
-	if pool.Spec.PodCreationImagePolicy != v1alpha1.IdleImage {
-		t.Errorf("the default image policy is %q", pool.Spec.PodCreationImagePolicy)
+	for i := 0; b.Loop(); i++ {
+		p.Labels = map[string]string{"i": strconv.Itoa(i)}
+		if err := c.Update(ctx, p); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -2,14 +2,20 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.uber.org/zap"
 )
 
 const (
@@ -30,19 +36,19 @@ type store struct {
 	etcd      *embed.Etcd
 	endpoint  string
 	socketDir string
+	stopping  atomic.Bool
 }
 
 // startStore opens the etcd in dir and returns when it takes writes.
-func startStore(ctx context.Context, dir string, log logger) (*store, error) {
+func startStore(ctx context.Context, dir string, log *slog.Logger) (*store, error) {
 	socketDir, err := privateSocketDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	s := &store{socketDir: socketDir}
 	socket := url.URL{Scheme: "unix", Path: filepath.Join(socketDir, "etcd.sock")}
-	// A process that was killed leaves its socket behind; the directory lock says that nobody uses it.
-	if err := os.Remove(socket.Path); err != nil && !os.IsNotExist(err) {
-		return nil, fmt.Errorf("remove the stale socket %s: %w", socket.Path, err)
+	if err := removeStale(socket.Path); err != nil {
+		return nil, err
 	}
 	s.endpoint = socket.String()
 
@@ -66,7 +72,7 @@ func startStore(ctx context.Context, dir string, log logger) (*store, error) {
 	cfg.BootstrapDefragThresholdMegabytes = 64
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModePeriodic, "10m"
 	cfg.MaxRequestBytes = 2 << 20
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(log.zap())
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(zapToSlog{log, &s.stopping}))
 
 	if s.etcd, err = embed.StartEtcd(cfg); err != nil {
 		s.removeSocketDir()
@@ -87,10 +93,29 @@ func startStore(ctx context.Context, dir string, log logger) (*store, error) {
 	return nil, fmt.Errorf("start the store in %s: %w", cfg.Dir, err)
 }
 
-// failed delivers an error when the store ends by itself.
-func (s *store) failed() <-chan error { return s.etcd.Err() }
+// listen opens another socket beside the store's own.
+func (s *store) listen(name string) (net.Listener, error) {
+	path := filepath.Join(s.socketDir, name)
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on a private socket: %w", err)
+	}
+	return l, nil
+}
+
+// removeStale removes the socket of a process that was killed. The lock of the data directory says that it is gone.
+func removeStale(socket string) error {
+	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove a stale socket: %w", err)
+	}
+	return nil
+}
 
 func (s *store) stop() {
+	s.stopping.Store(true)
 	s.etcd.Close()
 	s.removeSocketDir()
 }
