@@ -205,16 +205,37 @@ func TestMalformedFrames(t *testing.T) {
 	}
 }
 
+// inputReader reads a client stream to its end and runs nothing.
+type inputReader struct {
+	processconnect.UnimplementedProcessHandler
+}
+
+func (inputReader) StreamInput(_ context.Context, in *connect.ClientStream[spec.StreamInputRequest]) (*connect.Response[spec.StreamInputResponse], error) {
+	for in.Receive() {
+	}
+	return connect.NewResponse(&spec.StreamInputResponse{}), in.Err()
+}
+
 func FuzzFrames(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 0, 2, '{', '}'})
-	f.Add([]byte{1, 0, 0, 0, 2, 0x1f, 0x8b})
-	f.Add([]byte{2, 0xff, 0xff, 0xff, 0xff})
-	// StreamInput runs nothing, whatever the frames say.
-	_, handler := processconnect.NewProcessHandler(processconnect.UnimplementedProcessHandler{}, connect.WithReadMaxBytes(1<<20))
-	f.Fuzz(func(t *testing.T, body []byte) {
+	valid := []byte{0, 0, 0, 0, 2, '{', '}'}
+	f.Add(valid, true)
+	f.Add(append(valid, valid...), true)
+	f.Add([]byte{0, 0, 0, 0, 4, 10, 2, 10, 0}, false)
+	f.Add([]byte{1, 0, 0, 0, 2, 0x1f, 0x8b}, true)
+	f.Add([]byte{2, 0xff, 0xff, 0xff, 0xff}, false)
+	_, handler := processconnect.NewProcessHandler(inputReader{}, connect.WithReadMaxBytes(1<<20))
+	f.Fuzz(func(t *testing.T, body []byte, asJSON bool) {
+		codec := "proto"
+		if asJSON {
+			codec = "json"
+		}
 		req := httptest.NewRequest("POST", "/process.Process/StreamInput", bytes.NewReader(body))
-		req.Header.Set("Content-Type", "application/connect+json")
-		handler.ServeHTTP(httptest.NewRecorder(), req)
+		req.Header.Set("Content-Type", "application/connect+"+codec)
+		res := httptest.NewRecorder()
+		handler.ServeHTTP(res, req)
+		if answer := res.Body.Bytes(); res.Code != 200 || len(answer) < 5 {
+			t.Errorf("got %d %q: the answer to any frames is 200 and a frame", res.Code, answer)
+		}
 	})
 }
 

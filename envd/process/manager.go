@@ -3,13 +3,10 @@ package process
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/creack/pty"
 
 	"navix.sh/agentbox/envd/reaper"
 	spec "navix.sh/agentbox/envd/spec/process"
@@ -67,15 +64,15 @@ func (m *Manager) start(l launch) (*process, *subscriber, error) {
 	}
 	attr := l.attributes(ends.child, l.terminal != nil)
 	group, opened := m.groups.enter(attr)
-	if err := m.spawn(p, l, attr); err != nil {
-		closeAll(ends.child, []*os.File{opened})
+	err = m.spawn(p, l, attr)
+	closeAll(append(ends.child, opened))
+	if err != nil {
 		ends.closeParents()
 		if group != nil {
 			group.remove()
 		}
 		return nil, nil, err
 	}
-	closeAll(ends.child, []*os.File{opened})
 	p.group = group
 	raiseOOMScore(p.child.Pid)
 	if !l.deadline.IsZero() {
@@ -247,97 +244,4 @@ func (m *Manager) find(match func(*process) bool, late bool) *process {
 		}
 	}
 	return nil
-}
-
-// ends are the two sides of a process's streams.
-type ends struct {
-	child   []*os.File // 0, 1 and 2
-	streams []stream
-	inputs  []*input
-}
-
-func (e ends) closeParents() {
-	for _, s := range e.streams {
-		s.file.Close()
-	}
-	for _, in := range e.inputs {
-		in.close()
-	}
-}
-
-// open makes the streams that the launch asks for.
-func (p *process) open(l launch) (ends, error) {
-	if l.terminal != nil {
-		return p.openTerminal(l)
-	}
-	var e ends
-	stdin, err := os.Open(os.DevNull)
-	if l.stdin {
-		var writer *os.File
-		if stdin != nil {
-			stdin.Close()
-		}
-		stdin, writer, err = os.Pipe()
-		if err == nil {
-			p.stdin = newInput(writer)
-			e.inputs = append(e.inputs, p.stdin)
-		}
-	}
-	if err != nil {
-		return ends{}, fmt.Errorf("cannot open stdin: %w", err)
-	}
-	e.child = append(e.child, stdin)
-	for _, event := range []func([]byte) *spec.ProcessEvent_DataEvent{stdoutEvent, stderrEvent} {
-		reader, writer, err := os.Pipe()
-		if err != nil {
-			closeAll(e.child)
-			e.closeParents()
-			return ends{}, fmt.Errorf("cannot open the output: %w", err)
-		}
-		e.child = append(e.child, writer)
-		e.streams = append(e.streams, stream{file: reader, chunk: pipeChunk, event: event})
-	}
-	return e, nil
-}
-
-// openTerminal opens a terminal as the user, so that the user owns it.
-func (p *process) openTerminal(l launch) (ends, error) {
-	window, err := windowSize(l.terminal.GetSize())
-	if err != nil {
-		return ends{}, err
-	}
-	var master, slave *os.File
-	err = l.user.Act(func() (err error) {
-		master, slave, err = pty.Open()
-		return err
-	})
-	if err == nil {
-		err = pty.Setsize(master, window)
-	}
-	if err != nil {
-		closeAll([]*os.File{master, slave})
-		return ends{}, err
-	}
-	p.tty = newInput(master)
-	return ends{
-		child:   []*os.File{slave, slave, slave},
-		streams: []stream{{file: master, chunk: terminalChunk, event: terminalEvent}},
-		inputs:  []*input{p.tty},
-	}, nil
-}
-
-func closeAll(lists ...[]*os.File) {
-	for _, files := range lists {
-		for _, file := range files {
-			if file != nil {
-				file.Close()
-			}
-		}
-	}
-}
-
-func raiseOOMScore(pid int) {
-	adjustment := oomAdjustment()
-	// A sandbox may forbid it, and then the kernel's own choice stands.
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(adjustment), 0)
 }

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -20,3 +21,9 @@ var oomAdjustment = sync.OnceValue(func() string {
 	score, _ := strconv.Atoi(strings.TrimSpace(string(own)))
 	return strconv.Itoa(min(score+oomDistance, 1000))
 })
+
+// raiseOOMScore has the kernel end a new process sooner than envd. A sandbox may forbid it; then the kernel's own choice
+// stands.
+func raiseOOMScore(pid int) {
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(oomAdjustment()), 0)
+}

@@ -16,14 +16,9 @@ import (
 	spec "navix.sh/agentbox/envd/spec/process"
 )
 
-const (
-	// pipeChunk and terminalChunk bound one data event, as upstream does.
-	pipeChunk     = 32 << 10
-	terminalChunk = 16 << 10
-	// quiet is how long the output may stay silent, after the process itself has ended, before the end is announced
-	// although a background child still holds the output open. What such a child prints later is discarded.
-	quiet = 2 * time.Second
-)
+// quiet is how long the output may stay silent, after the process itself has ended, before the end is announced although
+// a background child still holds the output open. What such a child prints later is discarded.
+const quiet = 2 * time.Second
 
 // process is one started command, its streams and those who listen.
 type process struct {
@@ -37,25 +32,6 @@ type process struct {
 
 	expired  atomic.Bool // the deadline killed it
 	deadline *time.Timer // nil without one
-}
-
-// stream is one readable end of a process.
-type stream struct {
-	file  *os.File
-	chunk int
-	event func([]byte) *spec.ProcessEvent_DataEvent
-}
-
-func stdoutEvent(b []byte) *spec.ProcessEvent_DataEvent {
-	return &spec.ProcessEvent_DataEvent{Output: &spec.ProcessEvent_DataEvent_Stdout{Stdout: b}}
-}
-
-func stderrEvent(b []byte) *spec.ProcessEvent_DataEvent {
-	return &spec.ProcessEvent_DataEvent{Output: &spec.ProcessEvent_DataEvent_Stderr{Stderr: b}}
-}
-
-func terminalEvent(b []byte) *spec.ProcessEvent_DataEvent {
-	return &spec.ProcessEvent_DataEvent{Output: &spec.ProcessEvent_DataEvent_Pty{Pty: b}}
 }
 
 // pump publishes what the stream yields until it ends, or until the process is over and the stream stays quiet. It

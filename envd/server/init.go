@@ -33,8 +33,8 @@ type initRequest struct {
 	HyperloopIP    string            `json:"hyperloopIP"`
 }
 
-// init arms the sandbox.
-func (i *internal) init(w http.ResponseWriter, r *http.Request) {
+// serveInit arms the sandbox.
+func (i *internal) serveInit(w http.ResponseWriter, r *http.Request) {
 	if err := i.arm(r); err != nil {
 		httperror.Write(w, err)
 		return

@@ -18,8 +18,8 @@ func health(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// state tells the platform whether the sandbox is armed and still pristine.
-func (i *internal) state(w http.ResponseWriter, r *http.Request) {
+// reportState tells the platform whether the sandbox is armed and still pristine.
+func (i *internal) reportState(w http.ResponseWriter, r *http.Request) {
 	if !i.fromPlatform(r) {
 		httperror.Write(w, httperror.New(http.StatusUnauthorized, "/state is the platform's: send its token in %s", initHeader))
 		return
@@ -33,7 +33,8 @@ func (i *internal) state(w http.ResponseWriter, r *http.Request) {
 	}{i.State.Armed(), settings.SandboxID, settings.LifecycleID, i.State.EverUsed()})
 }
 
-func (i *internal) metrics(w http.ResponseWriter, _ *http.Request) {
+// reportMetrics measures.
+func (i *internal) reportMetrics(w http.ResponseWriter, _ *http.Request) {
 	sample, err := i.Metrics.Sample()
 	if err != nil {
 		httperror.Write(w, err)
@@ -42,8 +43,8 @@ func (i *internal) metrics(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, sample)
 }
 
-// envs reports the global variables; the code interpreter reads them here.
-func (i *internal) envs(w http.ResponseWriter, _ *http.Request) {
+// reportEnvs tells the global variables; the code interpreter reads them here.
+func (i *internal) reportEnvs(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, i.State.Globals())
 }
 
