@@ -1310,6 +1310,7 @@ var index = Index{SpecVersion: "1.0.0", DocsBase: "https://scitix.github.io/Agen
 		{Name: "description", Schema: Schema{Type: "string", Describe: "What it is for."}},
 		{Name: "issuedAt", Schema: Schema{Type: "string", Format: "date-time", Describe: "When it was issued."}},
 		{Name: "expiresAt", Schema: Schema{Type: "string", Format: "date-time", Describe: "When it lapses; absent when it does not."}},
+		{Name: "lastUsedAt", Schema: Schema{Type: "string", Format: "date-time", Describe: "When it was last used, to about a minute; absent when it never was."}},
 		{Name: "syncSource", Schema: Schema{Type: "string", Describe: "`global` when every cluster knows the key."}},
 		{Name: "rawToken", Schema: Schema{Type: "string", Describe: "The secret, on older deployments that keep it: to its owner only and never for agent keys. This server keeps a hash and cannot return it."}},
 	}},
