@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -105,9 +106,9 @@ func (c *call) checkVolumes(namespace string, o *envOverrides, template *v1alpha
 			}
 		}
 		var pvc corev1.PersistentVolumeClaim
-		err := c.Client.Get(c.ctx, client.ObjectKey{Namespace: namespace, Name: v.ClaimName}, &pvc)
+		err := c.read(c.ctx, namespace, v.ClaimName, &pvc)
 		switch {
-		case isMissing(err):
+		case apierrors.IsNotFound(err):
 			return badBody("list the volumes to see which there are", "%s: there is no claim %q in namespace %s", at, v.ClaimName, namespace)
 		case err != nil:
 			return err

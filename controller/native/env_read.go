@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"navix.sh/agentbox/controller/access"
@@ -31,14 +32,14 @@ func (c *call) findEnv(v access.Verb, k access.Kind) (*v1alpha1.SandboxEnv, erro
 	name := c.param("name")
 	missing := notFound("env", name, "list the envs to see what there is")
 	var env v1alpha1.SandboxEnv
-	err := c.Client.Get(c.ctx, client.ObjectKey{Namespace: c.caller.Namespace, Name: name}, &env)
+	err := c.read(c.ctx, c.caller.Namespace, name, &env)
 	if apierrors.IsNotFound(err) && c.caller.Role == access.RoleAdmin {
 		var found *v1alpha1.SandboxEnv
 		if found, err = c.findForeignEnv(name, missing); err == nil {
 			env = *found
 		}
 	}
-	if isMissing(err) {
+	if apierrors.IsNotFound(err) {
 		return nil, missing
 	}
 	if err != nil {
@@ -54,9 +55,12 @@ func (c *call) findEnv(v access.Verb, k access.Kind) (*v1alpha1.SandboxEnv, erro
 	return &env, nil
 }
 
-// isMissing reports whether a name names nothing: because there is no such object, or because there never can be.
-func isMissing(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+// read gets an object whose name came from outside. A name that no object can have names nothing.
+func (c *call) read(ctx context.Context, namespace, name string, o client.Object) error {
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return apierrors.NewNotFound(v1alpha1.Resource("name"), name)
+	}
+	return c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
 }
 
 func (c *call) findForeignEnv(name string, missing error) (*v1alpha1.SandboxEnv, error) {
@@ -194,13 +198,16 @@ func (c *call) envResponse(env *v1alpha1.SandboxEnv) (*response, error) {
 		CreatedAt: env.CreationTimestamp, EnvDocs: c.envDocs(env, template), PoolSizing: c.sizingOf(template),
 		Spec: envSpec{
 			TemplateRef: env.Spec.TemplateRef, Mode: env.Spec.Mode, Defaults: env.Spec.Defaults,
-			Autoscaling: env.Spec.Autoscaling, Overrides: body.Overrides,
+			Overrides: body.Overrides,
 		},
 		Status: envStatus{
 			Conditions: env.Status.Conditions, Clusters: env.Status.Clusters, ScalingGroups: env.Status.ScalingGroups,
 			MemberCount: env.Status.MemberCount, DesiredReplicas: env.Status.DesiredReplicas,
 			RunningReplicas: env.Status.RunningReplicas, IdleReplicas: env.Status.IdleReplicas,
 		},
+	}
+	if env.Spec.Autoscaling != nil {
+		d.Spec.Autoscaling = &autoscalingSpec{groupItems(env)}
 	}
 	for _, segment := range env.Spec.Clusters {
 		wire := envCluster{ClusterID: segment.ClusterID}
@@ -260,8 +267,8 @@ func userKeys(m map[string]string) map[string]string {
 // template reads a template; nil when it is gone, which an env survives.
 func (c *call) template(ctx context.Context, name string) (*v1alpha1.SandboxTemplate, error) {
 	var t v1alpha1.SandboxTemplate
-	err := c.Client.Get(ctx, client.ObjectKey{Name: name}, &t)
-	if isMissing(err) {
+	err := c.read(ctx, "", name, &t)
+	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -294,7 +301,7 @@ func pullSecretName(env string) string { return "ips-" + env }
 func (c *call) pullSecret(ctx context.Context, env *v1alpha1.SandboxEnv) (*corev1.Secret, error) {
 	var s corev1.Secret
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: pullSecretName(env.Name)}, &s)
-	if isMissing(err) {
+	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {

@@ -48,7 +48,7 @@ type envSpec struct {
 	Mode        v1alpha1.EnvMode           `json:"mode"`
 	Defaults    *v1alpha1.EnvDefaults      `json:"defaults,omitempty"`
 	Clusters    []envCluster               `json:"clusters,omitempty"`
-	Autoscaling *v1alpha1.EnvAutoscaling   `json:"autoscaling,omitempty"`
+	Autoscaling *autoscalingSpec           `json:"autoscaling,omitempty"`
 	Overrides   *envOverrides              `json:"overrides,omitempty"`
 }
 

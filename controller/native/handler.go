@@ -245,7 +245,7 @@ func (h *Handler) authenticate(r *http.Request, op *operation) (access.Caller, e
 	}
 	as, err := h.Access.Impersonate(r.Context(), c, r.Header.Get("X-Impersonate-Team"), r.Header.Get("X-Impersonate-User"))
 	if errors.Is(err, access.ErrInvalid) {
-		return access.Caller{}, badParameter("leave both headers out to act as yourself", "%s", err)
+		return access.Caller{}, refuse(http.StatusForbidden, codeForbidden, "leave both headers out to act as yourself", "%s", err)
 	}
 	return as, err
 }

@@ -60,7 +60,7 @@ type anyKeyBody struct {
 func keyItemOf(k access.Key) keyItem {
 	return keyItem{
 		KeyID: k.ID, Mode: modeOf(k.Agent), User: k.User, Team: k.Team, Role: k.Role, Description: k.Description,
-		IssuedAt: utc(k.IssuedAt), ExpiresAt: utc(k.ExpiresAt), LastUsedAt: utc(k.LastUsedAt), SyncSource: k.SyncSource,
+		IssuedAt: utc(k.IssuedAt), ExpiresAt: utc(k.ExpiresAt), LastUsedAt: utc(k.LastUsedAt).Truncate(time.Second), SyncSource: k.SyncSource,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -76,7 +77,7 @@ func (c *call) findPool(v access.Verb) (*v1alpha1.SandboxEnv, *v1alpha1.Member, 
 	}
 	var pool v1alpha1.SandboxPool
 	err = c.Client.Get(c.ctx, client.ObjectKey{Namespace: env.Namespace, Name: member.Name}, &pool)
-	if isMissing(err) {
+	if apierrors.IsNotFound(err) {
 		return env, member, nil, nil
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"navix.sh/agentbox/controller/access"
@@ -104,7 +105,7 @@ func (c *call) nameTaken(env *v1alpha1.SandboxEnv, name string) (bool, error) {
 	}
 	var pool v1alpha1.SandboxPool
 	err := c.Client.Get(c.ctx, client.ObjectKey{Namespace: env.Namespace, Name: name}, &pool)
-	if isMissing(err) {
+	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	return err == nil, err

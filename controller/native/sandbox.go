@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"navix.sh/agentbox/controller/access"
@@ -133,7 +134,7 @@ func sandboxTag(s claim.Sandbox) string { return etagOf(s.ID, s.Timeout, s.Timeo
 func (c *call) runtimes(s claim.Sandbox) ([]v1alpha1.Runtime, error) {
 	var pool v1alpha1.SandboxPool
 	err := c.Client.Get(c.ctx, client.ObjectKey{Namespace: s.Owner.Namespace, Name: s.Pool}, &pool)
-	if isMissing(err) {
+	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	return pool.Spec.Runtimes, err
@@ -167,8 +168,8 @@ func createSandbox(c *call) (*response, error) {
 	}
 	var pool v1alpha1.SandboxPool
 	missing := notFound("pool", body.PoolName, "list the pools of your envs to see what there is")
-	err = c.Client.Get(c.ctx, client.ObjectKey{Namespace: c.caller.Namespace, Name: body.PoolName}, &pool)
-	if isMissing(err) || (err == nil && access.Authorize(c.caller, access.VerbUse, objectOf(access.KindPool, &pool)) != nil) {
+	err = c.read(c.ctx, c.caller.Namespace, body.PoolName, &pool)
+	if apierrors.IsNotFound(err) || (err == nil && access.Authorize(c.caller, access.VerbUse, objectOf(access.KindPool, &pool)) != nil) {
 		return nil, missing
 	}
 	if err != nil {

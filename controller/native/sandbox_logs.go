@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"navix.sh/agentbox/controller/access"
@@ -97,7 +98,7 @@ func getSandboxLogs(c *call) (*response, error) {
 func (c *call) containers(s claim.Sandbox) ([]string, error) {
 	var pod corev1.Pod
 	err := c.Client.Get(c.ctx, client.ObjectKey{Namespace: s.Owner.Namespace, Name: s.Pod}, &pod)
-	if isMissing(err) || (err == nil && len(pod.Spec.Containers) == 0) {
+	if apierrors.IsNotFound(err) || (err == nil && len(pod.Spec.Containers) == 0) {
 		return nil, refuse(404, codeNotFound, "read it again: it may have just ended", "the sandbox's Pod is gone")
 	}
 	if err != nil {

@@ -192,6 +192,7 @@ func problems(err error) (body, parameters []string) {
 	walk = func(err error, where string, isBody bool) {
 		var many openapi3.MultiError
 		var request *openapi3filter.RequestError
+		var response *openapi3filter.ResponseError
 		var schema *openapi3.SchemaError
 		switch {
 		case isA(err, &many):
@@ -209,6 +210,8 @@ func problems(err error) (body, parameters []string) {
 				return
 			}
 			walk(request.Err, where, isBody)
+		case isA(err, &response) && response.Err != nil:
+			walk(response.Err, where, isBody)
 		case isA(err, &schema):
 			if schema.Origin != nil {
 				walk(schema.Origin, where, isBody)
@@ -217,12 +220,25 @@ func problems(err error) (body, parameters []string) {
 			add(sentence(where, schemaProblem(schema)), isBody)
 		case errors.Is(err, openapi3filter.ErrInvalidRequired) && isBody:
 			add("a JSON body is required", isBody)
+		case hasParts(err):
+			walk(errors.Unwrap(err), where, isBody)
 		default:
 			add(sentence(where, err.Error()), isBody)
 		}
 	}
 	walk(err, "", false)
 	return body, parameters
+}
+
+// hasParts reports whether an error only wraps others that say it better.
+func hasParts(err error) bool {
+	var many openapi3.MultiError
+	for err = errors.Unwrap(err); err != nil; err = errors.Unwrap(err) {
+		if isA(err, &many) {
+			return true
+		}
+	}
+	return false
 }
 
 // isA is errors.As for the outermost error only: the validator's errors nest, and each level says something.
