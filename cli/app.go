@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -53,7 +54,14 @@ func Main() int {
 }
 
 // Run executes one command line and returns its exit code. Errors are printed.
-func (a *App) Run(ctx context.Context, args []string) int {
+func (a *App) Run(ctx context.Context, args []string) (code int) {
+	defer func() {
+		// A panic would end with 2, which means a mistake of the caller.
+		if cause := recover(); cause != nil {
+			e := clierr.New(clierr.Internal, "a bug in abx %s: %v", Version, cause).Hint("report it with this stack: " + string(debug.Stack()))
+			code = a.fail(ctx, e, wantsJSON(args))
+		}
+	}()
 	root := a.Command()
 	arranged, err := arrange(root, args)
 	if err == nil {

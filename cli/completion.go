@@ -84,7 +84,7 @@ func (a *App) nextWords(cmd *cobra.Command, verb string, words []string) []strin
 		return roots
 	}
 	addr, bad := a.Index.ParseAddress(words)
-	if bad != nil || addr.View != nil {
+	if bad != nil || addr.View != nil || !a.reaches(addr.Resource, verb) {
 		return nil
 	}
 	r := addr.Resource

@@ -225,8 +225,11 @@ func (a *App) getItem(ctx context.Context, api *client.Client, addr registry.Add
 
 // missing adds to a 404 where to look for what exists.
 func (a *App) missing(err error, addr registry.Address) error {
+	if err == nil {
+		return nil
+	}
 	e := clierr.From(err)
-	if e.Code != clierr.NotFound || len(e.Hints) > 0 && e.Hints[0] == "" {
+	if e.Code != clierr.NotFound {
 		return err
 	}
 	list := addr

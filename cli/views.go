@@ -202,11 +202,13 @@ func (a *App) printLogPage(p printing, addr registry.Address, value any, entries
 			lines = append(lines, output.Pair{Name: f.name, Value: output.Cell(v)})
 		}
 	}
-	if err := output.WritePairs(a.Out, lines, p.style); err != nil {
-		return err
-	}
 	var b strings.Builder
-	b.WriteString("\n")
+	if len(lines) > 0 {
+		if err := output.WritePairs(a.Out, lines, p.style); err != nil {
+			return err
+		}
+		b.WriteString("\n")
+	}
 	for _, e := range entries {
 		b.WriteString(e.line())
 	}

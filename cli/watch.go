@@ -37,7 +37,10 @@ func (a *App) watchList(cmd *cobra.Command, s *session, addr registry.Address, p
 	query.Set("watch", "true")
 	w := &watcher{app: a, resource: addr.Resource, p: p, filters: l.filters,
 		fields: append([]field{{"change", nil}}, fields...)}
-	return a.stream(ctx, api, path, query, func(data []byte) error { return w.event(ctx, data) })
+	if err := a.stream(ctx, api, path, query, func(data []byte) error { return w.event(ctx, data) }); err != nil {
+		return err
+	}
+	return w.begin() // the stream may end before it has marked its beginning
 }
 
 // stream reads server-sent events until the server or the person ends it.
@@ -139,6 +142,11 @@ func (w *watcher) line(change string, r row) error {
 		w.first = append(w.first, cells)
 		return nil
 	}
+	return w.print(cells)
+}
+
+// print prints one line of the table, in the widths that its beginning has set.
+func (w *watcher) print(cells []string) error {
 	var b strings.Builder
 	for i, c := range cells {
 		b.WriteString(text.Pad(c, w.widths[i]+2))
@@ -152,14 +160,26 @@ func (w *watcher) begin() error {
 		return nil
 	}
 	w.widths = make([]int, len(w.fields))
-	for _, line := range append([][]string{headings(w.fields)}, w.first...) {
+	w.widths[0] = len("MODIFIED")
+	lines := append([][]string{headings(w.fields)}, w.first...)
+	w.first = nil
+	for _, line := range lines {
 		for i, c := range line {
 			w.widths[i] = max(w.widths[i], text.Width(c))
 		}
 	}
-	rows := w.first
-	w.first = nil
-	return output.WriteTable(w.app.Out, headings(w.fields), rows, w.p.style)
+	for i, line := range lines {
+		if i == 0 {
+			line = slices.Clone(line)
+			for j := range line {
+				line[j] = w.p.style.Heading(line[j])
+			}
+		}
+		if err := w.print(line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // event prints one event of a stream: documents in YAML, lines in every other format.

@@ -55,6 +55,7 @@ type Server struct {
 	rows     map[string]int      // operation -> number of rows that a list has
 	answers  map[string][]Answer // operation -> answers to the next calls, in order
 	log      []string
+	asked    chan struct{} // closed and replaced when a request comes
 	invalid  []string
 	done     chan struct{}
 }
@@ -65,7 +66,7 @@ func New() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{doc: doc, clusters: []string{"c-east"}, rows: map[string]int{}, answers: map[string][]Answer{}, done: make(chan struct{})}
+	s := &Server{doc: doc, clusters: []string{"c-east"}, rows: map[string]int{}, answers: map[string][]Answer{}, done: make(chan struct{}), asked: make(chan struct{})}
 	s.Server = httptest.NewServer(s)
 	return s, nil
 }
@@ -95,6 +96,26 @@ func (s *Server) Log() []string {
 	var log []string
 	s.locked(func() { log, s.log = s.log, nil })
 	return log
+}
+
+// Await waits until a request whose log line contains part has come since the last Log.
+func (s *Server) Await(ctx context.Context, part string) error {
+	for {
+		var asked chan struct{}
+		found := false
+		s.locked(func() {
+			asked = s.asked
+			found = slices.ContainsFunc(s.log, func(line string) bool { return strings.Contains(line, part) })
+		})
+		if found {
+			return nil
+		}
+		select {
+		case <-asked:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // Invalid returns what was wrong with requests that the document does not allow.
@@ -132,6 +153,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			line += " " + string(body)
 		}
 		s.log = append(s.log, line)
+		close(s.asked)
+		s.asked = make(chan struct{})
 	})
 	w.Header().Set("X-Request-Id", "req-stub")
 	path, bearer, found := s.split(r.URL.EscapedPath())
