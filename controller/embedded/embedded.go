@@ -16,6 +16,7 @@ import (
 
 	"navix.sh/agentbox/controller/claim"
 	"navix.sh/agentbox/controller/embedded/apiserver"
+	"navix.sh/agentbox/controller/embedded/collector"
 	"navix.sh/agentbox/controller/embedded/node"
 )
 
@@ -48,6 +49,8 @@ type Platform struct {
 
 	api  *apiserver.Server
 	node *node.Agent
+	// stopCollector ends the garbage collector and waits for it.
+	stopCollector func()
 }
 
 // LogReader opens the log of a container of a Pod, as a kubelet serves it: o chooses the container and the part.
@@ -81,6 +84,9 @@ func Start(ctx context.Context, o Options) (_ *Platform, err error) {
 	}); err != nil {
 		return nil, fmt.Errorf("start the node agent: %w", err)
 	}
+	if err := p.startCollector(ctx, o.Logger); err != nil {
+		return nil, err
+	}
 	p.Dial, p.Logs, p.Runtime = p.node.Dial, p.node.Logs, p.node.Describe()
 	if err := seed(ctx, p.Config, o.DataDir, o.ClusterID); err != nil {
 		return nil, fmt.Errorf("seed the platform: %w", err)
@@ -88,9 +94,29 @@ func Start(ctx context.Context, o Options) (_ *Platform, err error) {
 	return p, nil
 }
 
+func (p *Platform) startCollector(ctx context.Context, log *slog.Logger) error {
+	c, err := collector.New(p.Config, log)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := c.Run(ctx); err != nil {
+			log.Error("the garbage collector has stopped; objects without an owner stay", "error", err)
+		}
+	}()
+	p.stopCollector = func() { cancel(); <-done }
+	return nil
+}
+
 // Stop ends every sandbox, then the API. What is in the API stays on the disk.
 func (p *Platform) Stop(ctx context.Context) error {
 	var errs []error
+	if p.stopCollector != nil {
+		p.stopCollector()
+	}
 	if p.node != nil {
 		errs = append(errs, p.node.Stop(ctx))
 	}

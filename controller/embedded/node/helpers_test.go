@@ -30,6 +30,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if args := os.Getenv(agentVariable); args != "" {
+		os.Exit(agentMain(args))
+	}
 	code := runtimetest.Main(m)
 	if binDir != "" {
 		_ = os.RemoveAll(binDir)

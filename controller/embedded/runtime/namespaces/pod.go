@@ -102,7 +102,7 @@ func (r *Runtime) launch(c runtime.PodConfig, listener *os.File) (identity, erro
 	// By descriptor: the sandbox's user may not be able to walk to the launcher's path.
 	process, err := os.StartProcess("/proc/self/fd/"+strconv.Itoa(int(r.launcher.Fd())),
 		[]string{"sandbox-init", "pod", c.Hostname, address, files},
-		&os.ProcAttr{Env: []string{"GOMAXPROCS=1", "GOGC=50"}, Files: []*os.File{null, null, null, listener, readyW}, Sys: attr})
+		&os.ProcAttr{Env: []string{"GOMAXPROCS=1", "GOGC=10"}, Files: []*os.File{null, null, null, listener, readyW}, Sys: attr})
 	readyW.Close()
 	if err != nil {
 		return identity{}, fmt.Errorf("start a sandbox: %w%s", err, namespaceHint(err))

@@ -1,0 +1,167 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"navix.sh/agentbox/controller/embedded/apiserver"
+	"navix.sh/agentbox/controller/embedded/image"
+)
+
+// agentVariable makes the test binary an agent: "<kubeconfig> <data directory> <folder of the binaries>".
+const agentVariable = "AGENTBOX_TEST_AGENT"
+
+// agentMain is a node agent in a process of its own, which a test kills.
+func agentMain(args string) int {
+	f := strings.Split(args, "\n")
+	config, err := clientcmd.BuildConfigFromFlags("", f[0])
+	if err == nil {
+		_, err = Start(context.Background(), Options{Config: config, NodeName: apiserver.NodeName, DataDir: f[1], BinDir: f[2]})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println("ready")
+	_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed
+	return 0
+}
+
+// TestKilledAgent shows that an agent that is killed leaves its Pods running, and that the next one takes them over,
+// ends what was deleted meanwhile, and starts what has ended.
+func TestKilledAgent(t *testing.T) {
+	api, err := apiserver.Start(t.Context(), apiserver.Options{DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Stop)
+	b := &bed{t: t, config: api.Config, dir: t.TempDir()}
+	if b.client, err = kubernetes.NewForConfig(b.config); err != nil {
+		t.Fatal(err)
+	}
+
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), agentVariable+"="+strings.Join([]string{api.Kubeconfig, b.dir, bin(t)}, "\n"))
+	child.Stderr = os.Stderr
+	stdin, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	stdout, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(stdout, make([]byte, len("ready"))); err != nil {
+		t.Fatalf("the agent does not start: %v", err)
+	}
+	volume := corev1.Volume{Name: "disk", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+	before := map[string]*corev1.Pod{}
+	for _, name := range []string{"stays", "deleted", "dies"} {
+		p := serverPod(name)
+		p.Spec.Volumes = append(p.Spec.Volumes, volume)
+		p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "disk", MountPath: "/disk"})
+		if name == "dies" {
+			// It ends when the test says so, without an agent.
+			p.Spec.Containers[0].Command = []string{"sh", "-c", "/mnt/agentbox/envd & while ! test -e /disk/end; do sleep 0.02; done; exit 9"}
+		}
+		b.create(p)
+		before[name] = b.await(name, "ready", ready)
+	}
+
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait()
+	zero := int64(0)
+	if err := b.client.CoreV1().Pods("default").Delete(t.Context(), "deleted", metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+		t.Fatal(err)
+	}
+	disk := filepath.Join(b.dir, "pods", string(before["dies"].UID), "volumes", "disk", "end")
+	if err := os.WriteFile(disk, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	gone := filepath.Join(b.dir, "pods", string(before["deleted"].UID))
+
+	b.start()
+	pod := b.await("stays", "ready", ready)
+	if cs, was := pod.Status.ContainerStatuses[0], before["stays"].Status.ContainerStatuses[0]; cs.ContainerID != was.ContainerID || cs.RestartCount != 0 || pod.Status.PodIP != before["stays"].Status.PodIP {
+		t.Errorf("the Pod was not taken over: %+v, was %+v", cs, was)
+	}
+	if out := b.shell(pod.Status.PodIP, "hostname"); out != "stays\n" {
+		t.Errorf("the Pod answers %q", out)
+	}
+	died := b.await("dies", "restarted", func(p *corev1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount == 1 })
+	if last := died.Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ExitCode != 9 {
+		t.Errorf("the end without an agent is %+v", last)
+	}
+	waitFor(t, "the deleted Pod's files are removed", func() bool { _, err := os.Stat(gone); return os.IsNotExist(err) })
+
+	// A Pod that was taken over can do everything: it is replaced, and deleted.
+	b.setImage("stays", image.Host+":again")
+	b.await("stays", "replaced", func(p *corev1.Pod) bool { return ready(p) && p.Status.ContainerStatuses[0].RestartCount == 1 })
+
+	// A clean stop leaves nothing, and the next agent starts the Pods anew.
+	if err := b.agent.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	entries, err := os.ReadDir(filepath.Join(b.dir, "pods"))
+	if err != nil || len(entries) > 0 {
+		t.Errorf("after the stop %d Pods are left, %v", len(entries), err)
+	}
+	assertNothingLeft(t, b.dir)
+	b.start()
+	b.await("stays", "ready anew", func(p *corev1.Pod) bool { return ready(p) && p.Status.ContainerStatuses[0].RestartCount == 2 })
+	if err := b.agent.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	assertNothingLeft(t, b.dir)
+}
+
+// assertNothingLeft looks for what an agent makes on the machine outside of its directory.
+func assertNothingLeft(t *testing.T, dir string) {
+	t.Helper()
+	interfaces, err := os.ReadDir("/sys/class/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range interfaces {
+		if i.Name() == "abx-"+shortName(dir) {
+			t.Errorf("the bridge %s is left", i.Name())
+		}
+	}
+	var groups []string
+	for _, depth := range []string{"*/", "*/*/", "*/*/*/"} {
+		found, err := filepath.Glob("/sys/fs/cgroup/" + depth + groupName(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups = append(groups, found...)
+	}
+	if len(groups) > 0 {
+		t.Errorf("control groups are left: %v", groups)
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range processes {
+		if data, err := os.ReadFile(p); err == nil && strings.Contains(string(data), dir+"/pods") {
+			t.Errorf("a process has files of the agent mounted: %s", p)
+		}
+	}
+}
