@@ -42,7 +42,8 @@ func Run(ctx context.Context, s Settings, out, logs io.Writer) (err error) {
 	}
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	keepKubernetesQuiet(log)
-	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+	// Others may pass through, to the images that sandboxes run on; what is secret is closed by itself.
+	if err := os.MkdirAll(s.DataDir, 0o711); err != nil {
 		return fmt.Errorf("data directory: %w; choose another with --data-dir", err)
 	}
 	listener, err := net.Listen("tcp", s.Listen)
@@ -79,7 +80,7 @@ func Run(ctx context.Context, s Settings, out, logs io.Writer) (err error) {
 	if err != nil {
 		return running.why(err)
 	}
-	scheme, err := p.serve(listener, s)
+	scheme, err := p.serve(listener, s, out)
 	if err != nil {
 		return err
 	}
@@ -159,6 +160,9 @@ func assemble(s Settings, kube *kubernetes, log *slog.Logger) (*platform, error)
 	if err != nil {
 		return nil, err
 	}
+	if err := mgr.Add(nativeAPI); err != nil { // it keeps the quotas true
+		return nil, err
+	}
 	e2bAPI := e2b.New(e2b.Options{
 		Claims: claims, Access: keys, Envs: mgr.GetCache(), ClusterID: s.ClusterID, Domain: s.Domain,
 		Logs: sandboxLogs(kube.Logs), Logger: log.With("component", "e2b"),
@@ -174,9 +178,9 @@ func assemble(s Settings, kube *kubernetes, log *slog.Logger) (*platform, error)
 }
 
 // serve starts answering on the listener, with TLS when it is asked for, and returns the scheme.
-func (p *platform) serve(l net.Listener, s Settings) (string, error) {
+func (p *platform) serve(l net.Listener, s Settings, out io.Writer) (string, error) {
 	scheme := "http"
-	config, err := tlsConfig(s, p.log)
+	config, err := tlsConfig(s, out)
 	if err != nil {
 		return "", err
 	}
