@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-//go:generate go run ./render -src src -out dist
+//go:generate go run ./render -src src -out dist,../plugin/skills
 
 //go:embed dist
 var files embed.FS

@@ -15,11 +15,13 @@ import (
 
 func main() {
 	src := flag.String("src", "src", "folder of the sources")
-	out := flag.String("out", "dist", "folder to write to")
+	out := flag.String("out", "dist", "folders to write to, separated by commas")
 	flag.Parse()
-	if err := run(*src, *out); err != nil {
-		fmt.Fprintln(os.Stderr, "skills:", err)
-		os.Exit(1)
+	for dir := range strings.SplitSeq(*out, ",") {
+		if err := run(*src, dir); err != nil {
+			fmt.Fprintln(os.Stderr, "skills:", err)
+			os.Exit(1)
+		}
 	}
 }
 
