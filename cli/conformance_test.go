@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"navix.sh/agentbox/cli"
-	"navix.sh/agentbox/cli/internal/stub"
+	"navix.sh/agentbox/internal/stub"
 	"navix.sh/agentbox/registry"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"navix.sh/agentbox/cli"
-	"navix.sh/agentbox/cli/internal/stub"
+	"navix.sh/agentbox/internal/stub"
 )
 
 // endpoint is the address that scripts see. The stub is reached as its proxy, so that

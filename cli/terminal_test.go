@@ -15,7 +15,7 @@ import (
 
 	"github.com/creack/pty"
 
-	"navix.sh/agentbox/cli/internal/stub"
+	"navix.sh/agentbox/internal/stub"
 )
 
 // terminal is an abx that runs on a pseudo-terminal.
