@@ -46,28 +46,33 @@ func environment(user users.User, template, globals, request map[string]string) 
 }
 
 // workdir resolves and checks the directory a process starts in, with the user's own rights. Accounts of images often
-// have a home that does not exist; where nobody asked for it, the root directory stands in.
+// have a home that does not exist or is closed to them; where nobody asked for it, the root directory stands in.
 func workdir(user users.User, requested, fallback string) (string, error) {
 	dir, err := paths.Resolve(requested, user.Home, fallback)
 	if err != nil {
 		return "", err
 	}
-	err = user.Act(func() error {
-		info, err := os.Stat(dir)
-		switch {
-		case errors.Is(err, fs.ErrNotExist) && requested == "" && fallback == "":
-			dir = "/"
-			return nil
-		case errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("cwd '%s' does not exist", dir)
-		case err != nil:
-			return fmt.Errorf("cwd '%s' cannot be used: %w", dir, err)
-		case !info.IsDir():
-			return fmt.Errorf("cwd '%s' is not a directory", dir)
-		}
-		return nil
-	})
+	err = user.Act(func() error { return enterable(dir) })
+	if err != nil && requested == "" && fallback == "" {
+		return "/", nil
+	}
 	return dir, err
+}
+
+func enterable(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("cwd '%s' does not exist", dir)
+	case err == nil && !info.IsDir():
+		return fmt.Errorf("cwd '%s' is not a directory", dir)
+	case err == nil:
+		err = unix.Faccessat(unix.AT_FDCWD, dir, unix.X_OK, unix.AT_EACCESS)
+	}
+	if err != nil {
+		return fmt.Errorf("cwd '%s' cannot be entered: %w", dir, err)
+	}
+	return nil
 }
 
 // executable finds name as a shell of the user would: in the child's PATH, or relative to its working directory.

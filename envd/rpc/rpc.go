@@ -35,8 +35,8 @@ func User(s *state.State, header http.Header) (users.User, error) {
 		name = s.Settings().DefaultUser
 	}
 	message := fmt.Errorf("invalid username: '%s'", name)
-	if errors.Is(err, users.ErrNotRoot) {
-		message = fmt.Errorf("%w: %w", message, users.ErrNotRoot)
+	if errors.Is(err, users.ErrNotPermitted) {
+		message = fmt.Errorf("%w: %w", message, users.ErrNotPermitted)
 	}
 	return users.User{}, connect.NewError(connect.CodeUnauthenticated, message)
 }

@@ -23,10 +23,12 @@ type User struct {
 // ErrUnknown says that no such account exists, or that envd may not act as it.
 var ErrUnknown = errors.New("unknown user")
 
-// ErrNotRoot says that the account exists, but envd runs as another one that cannot change.
-var ErrNotRoot = errors.New("envd does not run as root in this sandbox and cannot act as another user; name none")
+// ErrNotPermitted says that the account exists, but the sandbox does not let envd change to it: envd is not root, or
+// lacks the capabilities, or the user namespace does not map the account.
+var ErrNotPermitted = errors.New("this sandbox does not let envd act as another user; name none")
 
-// Lookup finds an account by name. When envd is not root, only its own account is known. Errors wrap ErrUnknown.
+// Lookup finds an account by name and makes sure that envd can act as it. Errors wrap ErrUnknown; where only the right
+// is missing, ErrNotPermitted as well.
 func Lookup(name string) (User, error) {
 	account, err := user.Lookup(name)
 	if err != nil {
@@ -36,8 +38,8 @@ func Lookup(name string) (User, error) {
 	if err != nil {
 		return User{}, fmt.Errorf("error looking up user '%s': %w", name, unknown{err.Error()})
 	}
-	if euid := os.Geteuid(); euid != 0 && found.UID != euid {
-		return User{}, fmt.Errorf("error looking up user '%s': %w", name, notRoot{ErrNotRoot})
+	if euid := os.Geteuid(); found.UID != euid && (euid != 0 || found.Act(func() error { return nil }) != nil) {
+		return User{}, fmt.Errorf("error looking up user '%s': %w", name, notPermitted{ErrNotPermitted})
 	}
 	return found, nil
 }
@@ -91,8 +93,8 @@ type unknown struct{ message string }
 func (u unknown) Error() string        { return u.message }
 func (u unknown) Is(target error) bool { return target == ErrUnknown }
 
-// notRoot is both errors.
-type notRoot struct{ error }
+// notPermitted is both errors.
+type notPermitted struct{ error }
 
-func (n notRoot) Unwrap() error        { return n.error }
-func (n notRoot) Is(target error) bool { return target == ErrUnknown }
+func (n notPermitted) Unwrap() error        { return n.error }
+func (n notPermitted) Is(target error) bool { return target == ErrUnknown }
