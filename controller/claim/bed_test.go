@@ -261,6 +261,7 @@ func (b *bed) manager(t testing.TB, change ...func(*Options)) (*Manager, func())
 	select {
 	case <-m.Ready():
 	case err := <-done:
+		stopped = true
 		t.Fatalf("the manager did not start: %v", err)
 	case <-time.After(20 * time.Second):
 		t.Fatal("the manager is not ready")
@@ -269,4 +270,6 @@ func (b *bed) manager(t testing.TB, change ...func(*Options)) (*Manager, func())
 }
 
 // intercept wraps the bed's client.
-func (b *bed) intercept(f interceptor.Funcs) client.WithWatch { return interceptor.NewClient(b.client, f) }
+func (b *bed) intercept(f interceptor.Funcs) client.WithWatch {
+	return interceptor.NewClient(b.client, f)
+}

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"navix.sh/agentbox/controller/api/v1alpha1"
 )
 
@@ -161,5 +159,3 @@ func TestManyClaimsAtOnceShareFewPods(t *testing.T) {
 		t.Errorf("%d records, %v; want %d", len(list), err, claims)
 	}
 }
-
-var _ = corev1.Pod{}

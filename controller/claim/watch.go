@@ -39,8 +39,8 @@ func (m *Manager) watch(ctx context.Context) (stop func(), err error) {
 			return stop, fmt.Errorf("watch %T: %w", source.object, err)
 		}
 		undo = append(undo, func() { _ = informer.RemoveEventHandler(registration) })
-		if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-			return stop, ctx.Err()
+		if !toolscache.WaitFor(ctx, "", registration.HasSyncedChecker()) {
+			return stop, context.Cause(ctx)
 		}
 	}
 	return stop, nil

@@ -160,7 +160,7 @@ func (s *Store) Run(ctx context.Context) {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	s.flush(last)
+	s.flushOnce(last)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -171,8 +171,8 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// flush writes everything that waits. A failed batch stays pending and is tried again under the same name, so that a
-// write whose answer was lost is not made twice.
+// flush writes everything that waits. A failed batch is tried again under the same name, so that a write whose answer
+// was lost is not made twice.
 func (s *Store) flush(ctx context.Context) {
 	backoff := 100 * time.Millisecond
 	for ctx.Err() == nil {
@@ -180,31 +180,52 @@ func (s *Store) flush(ctx context.Context) {
 		if len(batch) == 0 {
 			return
 		}
-		records := make([]*Record, len(batch))
-		for i, p := range batch {
-			records[i] = p.record
-		}
 		name := newBatchName(s.clock.Now())
 		for {
-			err := s.batches.write(ctx, name, records)
+			err := s.writeBatch(ctx, name, batch)
 			if err == nil {
 				break
 			}
 			if ctx.Err() != nil {
 				return
 			}
-			s.log.Error("records of finished sandboxes are not written yet; trying again", "count", len(records), "error", err)
+			s.log.Error("records of finished sandboxes are not written yet; trying again", "count", len(batch), "error", err)
 			s.pause(ctx, backoff)
 			backoff = min(2*backoff, 5*time.Second)
 		}
-		s.mu.Lock()
-		for _, p := range batch {
-			s.insert(p.record)
-			delete(s.pending, p.record.SandboxID)
-			close(p.done)
-		}
-		s.mu.Unlock()
 	}
+}
+
+// flushOnce writes what waits when the store stops. What fails now is written by the next process, from the Pods.
+func (s *Store) flushOnce(ctx context.Context) {
+	for {
+		batch := s.takeBatch()
+		if len(batch) == 0 {
+			return
+		}
+		if err := s.writeBatch(ctx, newBatchName(s.clock.Now()), batch); err != nil {
+			s.log.Warn("records of finished sandboxes are left to the next process", "count", len(batch), "error", err)
+			return
+		}
+	}
+}
+
+func (s *Store) writeBatch(ctx context.Context, name string, batch []*pendingRecord) error {
+	records := make([]*Record, len(batch))
+	for i, p := range batch {
+		records[i] = p.record
+	}
+	if err := s.batches.write(ctx, name, records); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range batch {
+		s.insert(p.record)
+		delete(s.pending, p.record.SandboxID)
+		close(p.done)
+	}
+	return nil
 }
 
 func (s *Store) takeBatch() []*pendingRecord {
