@@ -80,13 +80,13 @@ func (g *Gateway) dropAtEnd(id string, b *backend) {
 }
 
 func transport(route claim.Route, touch func(), h2c bool) *http.Transport {
-	protocols := &http.Protocols{}
-	protocols.SetHTTP1(!h2c)
-	protocols.SetUnencryptedHTTP2(h2c)
+	speaks := &http.Protocols{}
+	speaks.SetHTTP1(!h2c)
+	speaks.SetUnencryptedHTTP2(h2c)
 	return &http.Transport{
 		Proxy:                  nil,
 		DialContext:            dialer(route, touch),
-		Protocols:              protocols,
+		Protocols:              speaks,
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    idlePerPort,
 		IdleConnTimeout:        idleTimeout,

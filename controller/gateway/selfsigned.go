@@ -56,7 +56,7 @@ func NewSelfSigned(dir, domain string) (*SelfSigned, error) {
 	}
 	issued := &renewing{authority: authority, domain: domain, current: server}
 	return &SelfSigned{
-		Config:        &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: issued.get},
+		Config:        &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, GetCertificate: issued.get},
 		AuthorityFile: filepath.Join(dir, authorityCertFile),
 		domain:        domain,
 	}, nil

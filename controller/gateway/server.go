@@ -20,13 +20,13 @@ func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	protocols := &http.Protocols{}
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(true)
-	protocols.SetUnencryptedHTTP2(true)
+	speaks := &http.Protocols{}
+	speaks.SetHTTP1(true)
+	speaks.SetHTTP2(true)
+	speaks.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler:           h,
-		Protocols:         protocols,
+		Protocols:         speaks,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       restTimeout,
 		MaxHeaderBytes:    headerMaxBytes,

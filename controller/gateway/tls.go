@@ -11,6 +11,9 @@ import (
 // certificateCheck is how often a certificate file is looked at for a newer one.
 const certificateCheck = time.Minute
 
+// protocols are offered under TLS, best first.
+var protocols = []string{"h2", "http/1.1"}
+
 // CertificateFiles returns a TLS configuration that serves a certificate from PEM files and takes up a renewed one
 // without a restart. A renewed one that cannot be read leaves the one before in place.
 func CertificateFiles(certFile, keyFile string) (*tls.Config, error) {
@@ -18,7 +21,7 @@ func CertificateFiles(certFile, keyFile string) (*tls.Config, error) {
 	if err := f.load(); err != nil {
 		return nil, err
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: f.get}, nil
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, GetCertificate: f.get}, nil
 }
 
 type certificateFiles struct {

@@ -32,8 +32,7 @@ func TestSelfSignedHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := NewServer(f.gateway, nil)
-	server.TLSConfig = self.Config
-	go func() { _ = server.ServeTLS(l, "", "") }()
+	go func() { _ = server.Serve(tls.NewListener(l, self.Config)) }()
 	t.Cleanup(func() { _ = server.Close() })
 
 	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
