@@ -49,7 +49,8 @@ func start(t *testing.T, env []string, args ...string) *daemon {
 	d := &daemon{client: &http.Client{Transport: &http.Transport{}}}
 	args = append([]string{"--listen", "127.0.0.1", "--port", "0", "--ca-file", filepath.Join(t.TempDir(), "run", "ca.crt")}, args...)
 	d.cmd = exec.Command(os.Args[0], args...)
-	d.cmd.Env = append([]string{asDaemon + "=1", "PATH=" + os.Getenv("PATH")}, env...)
+	// The race detector would otherwise linger a second at each exit.
+	d.cmd.Env = append([]string{asDaemon + "=1", "GORACE=atexit_sleep_ms=0", "PATH=" + os.Getenv("PATH")}, env...)
 	d.cmd.Stderr = os.Stderr
 	out, err := d.cmd.StdoutPipe()
 	if err != nil {

@@ -2,5 +2,8 @@
 
 package command
 
-// peakLimit is what envd may need at most, whatever a command prints.
-const peakLimit = 48 << 20
+// outputSize is what a command prints, and peakLimit what envd may need at most meanwhile.
+const (
+	outputSize = 64 << 20
+	peakLimit  = 48 << 20
+)

@@ -314,9 +314,8 @@ func exists(path string) bool {
 
 func TestOutputIsCompleteAndMemoryBounded(t *testing.T) {
 	d := start(t, nil)
-	const size = 64 << 20
 	client := processconnect.NewProcessClient(d.client, d.URL)
-	stream, err := client.Start(within(t), connect.NewRequest(shell(fmt.Sprintf("head -c %d /dev/zero", size))))
+	stream, err := client.Start(within(t), connect.NewRequest(shell(fmt.Sprintf("head -c %d /dev/zero", outputSize))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,8 +325,8 @@ func TestOutputIsCompleteAndMemoryBounded(t *testing.T) {
 		total += len(stream.Msg().GetEvent().GetData().GetStdout())
 		ended = ended || stream.Msg().GetEvent().GetEnd() != nil
 	}
-	if stream.Err() != nil || total != size || !ended {
-		t.Errorf("%d of %d bytes, ended %v, %v", total, size, ended, stream.Err())
+	if stream.Err() != nil || total != outputSize || !ended {
+		t.Errorf("%d of %d bytes, ended %v, %v", total, outputSize, ended, stream.Err())
 	}
 	if peak := peakMemory(t, d.cmd.Process.Pid); peak > peakLimit {
 		t.Errorf("envd grew to %d MiB", peak>>20)

@@ -2,5 +2,8 @@
 
 package command
 
-// peakLimit allows for the shadow memory of the race detector.
-const peakLimit = 48 << 20 * 10
+// Under the race detector output is slow and memory holds its shadow too: completeness is all that is tested there.
+const (
+	outputSize = 4 << 20
+	peakLimit  = 1 << 40
+)

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 
 	spec "navix.sh/agentbox/envd/spec/process"
 )
@@ -14,6 +15,9 @@ const (
 	pipeChunk     = 32 << 10
 	terminalChunk = 16 << 10
 )
+
+// pipeCapacity lets a command print on while envd waits for a CPU; four times the kernel's default.
+const pipeCapacity = 256 << 10
 
 // stream is one readable end of a process.
 type stream struct {
@@ -79,6 +83,7 @@ func (p *process) open(l launch) (ends, error) {
 			e.closeParents()
 			return ends{}, fmt.Errorf("cannot open the output: %w", err)
 		}
+		_, _ = unix.FcntlInt(writer.Fd(), unix.F_SETPIPE_SZ, pipeCapacity) // a user's limit may forbid it
 		e.child = append(e.child, writer)
 		e.streams = append(e.streams, stream{file: reader, chunk: pipeChunk, event: event})
 	}
