@@ -2,6 +2,8 @@
 // registry, and what its commands do.
 package cli
 
+//go:generate go run ./docgen -dir ../docs/reference
+
 import (
 	"context"
 	"errors"

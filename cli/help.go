@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -11,12 +10,8 @@ import (
 	"navix.sh/agentbox/cli/clierr"
 	"navix.sh/agentbox/cli/config"
 	"navix.sh/agentbox/cli/output"
-	"navix.sh/agentbox/cli/text"
 	"navix.sh/agentbox/registry"
 )
-
-// helpWidth is the column at which help text is wrapped.
-const helpWidth = 100
 
 // helpCommand is `abx help [<command or address>]`.
 func (a *App) helpCommand() *cobra.Command {
@@ -52,32 +47,41 @@ func (a *App) help(cmd *cobra.Command, words []string) error {
 	if err != nil {
 		return err
 	}
-	h := &helpPage{style: style}
+	page, err := a.page(cmd, words)
+	if err != nil {
+		return err
+	}
+	return a.print(page.render(style))
+}
+
+// page builds the help of a command.
+func (a *App) page(cmd *cobra.Command, words []string) (*helpPage, error) {
+	h := &helpPage{}
 	name := cmd.Name()
 	switch {
 	case cmd == cmd.Root() && len(words) > 0:
 		_, bad := a.Index.ParseAddress(words)
-		return a.unknownCommand(words[0], bad)
+		return nil, a.unknownCommand(words[0], bad)
 	case cmd == cmd.Root():
 		a.rootHelp(h, cmd)
 	case cmd.Parent() == cmd.Root() && a.Index.Find(name) != nil:
 		addr, bad := a.Index.ParseAddress(append([]string{name}, words...))
 		if bad != nil {
-			return addressError(bad)
+			return nil, addressError(bad)
 		}
 		a.resourceHelp(h, addr.Resource)
 	case cmd.Parent() == cmd.Root() && slices.Contains(a.verbs(), name):
 		if err := a.verbHelp(h, name, words); err != nil {
-			return err
+			return nil, err
 		}
 	default:
 		if len(words) > 0 && cmd.HasSubCommands() {
-			return unknownWord(cmd, words[0])
+			return nil, unknownWord(cmd, words[0])
 		}
 		a.commandHelp(h, cmd)
 	}
 	h.flags(cmd)
-	return a.print(h.b.String())
+	return h, nil
 }
 
 // unknownWord refuses a word after a command that has subcommands.
@@ -88,77 +92,6 @@ func unknownWord(cmd *cobra.Command, word string) error {
 	}
 	return clierr.New(clierr.UnknownCommand, "%s has no command %q", cmd.CommandPath(), word).
 		Choices(names, registry.Suggest(word, names)).Hint(cmd.CommandPath() + " --help")
-}
-
-// helpPage collects one page of help.
-type helpPage struct {
-	b     strings.Builder
-	style output.Style
-}
-
-func (h *helpPage) title(name, summary string) {
-	h.b.WriteString(h.style.Heading(name) + " — " + summary + "\n")
-}
-
-func (h *helpPage) paragraph(content string) {
-	if content = strings.TrimSpace(content); content == "" {
-		return
-	}
-	h.b.WriteString("\n")
-	for part := range strings.SplitSeq(content, "\n") {
-		h.b.WriteString(wrap(part, "", helpWidth) + "\n")
-	}
-}
-
-func (h *helpPage) section(name string) { h.b.WriteString("\n" + h.style.Heading(name) + "\n") }
-
-// entry is a name and what it is.
-type entry struct{ name, about string }
-
-func (h *helpPage) entries(list []entry) {
-	width := 0
-	for _, e := range list {
-		if w := text.Width(e.name); w <= 36 {
-			width = max(width, w)
-		}
-	}
-	for _, e := range list {
-		indent := strings.Repeat(" ", width+4)
-		about := wrap(e.about, indent, helpWidth)
-		switch {
-		case about == "":
-			h.b.WriteString("  " + e.name + "\n")
-		case text.Width(e.name) > width:
-			h.b.WriteString("  " + e.name + "\n" + indent + about + "\n")
-		default:
-			h.b.WriteString("  " + text.Pad(e.name, width) + "  " + about + "\n")
-		}
-	}
-}
-
-func (h *helpPage) lines(lines ...string) {
-	for _, l := range lines {
-		h.b.WriteString("  " + l + "\n")
-	}
-}
-
-// commands prints example lines; what follows " # " explains them.
-func (h *helpPage) commands(lines []string) {
-	width := 0
-	for _, l := range lines {
-		command, _, _ := strings.Cut(l, " # ")
-		if w := text.Width(command); w <= 60 {
-			width = max(width, w)
-		}
-	}
-	for _, l := range lines {
-		command, why, explained := strings.Cut(l, " # ")
-		line := h.style.Command(command)
-		if explained {
-			line += strings.Repeat(" ", max(0, width-text.Width(command))) + h.style.Dim("  # "+why)
-		}
-		h.b.WriteString("  " + line + "\n")
-	}
 }
 
 // flags prints the flags of a command, its own first.
@@ -203,7 +136,7 @@ func (h *helpPage) flags(cmd *cobra.Command) {
 		h.entries(connect)
 		return
 	}
-	h.b.WriteString("\n" + wrap("Flags that choose the deployment (--context, --cluster, --endpoint …) are the same everywhere: abx --help", "", helpWidth) + "\n")
+	h.paragraph("Flags that choose the deployment (--context, --cluster, --endpoint …) are the same everywhere: abx --help")
 }
 
 func lookupFlag(name string) *flagDef {
@@ -221,7 +154,11 @@ func (a *App) commandHelp(h *helpPage, cmd *cobra.Command) {
 	h.title(cmd.CommandPath(), cmd.Short)
 	h.paragraph(cmd.Long)
 	h.section("Usage")
-	h.lines(strings.TrimSuffix(cmd.UseLine(), " [flags]") + map[bool]string{true: " <command>"}[cmd.HasAvailableSubCommands()])
+	usage := strings.TrimSuffix(cmd.UseLine(), " [flags]")
+	if cmd.HasAvailableSubCommands() {
+		usage += " <command>"
+	}
+	h.lines(usage)
 	var subs []entry
 	for _, c := range cmd.Commands() {
 		if !c.Hidden {
@@ -243,34 +180,4 @@ func (a *App) commandHelp(h *helpPage, cmd *cobra.Command) {
 		h.section("Examples")
 		h.commands(strings.Split(examples, "\n"))
 	}
-}
-
-// wrap breaks a paragraph at blanks so that no line is wider than width, which
-// counts the indent that every line but the first gets.
-func wrap(s, indent string, width int) string {
-	room := width - text.Width(indent)
-	var lines []string
-	line := ""
-	for _, word := range strings.Fields(s) {
-		if line != "" && text.Width(line)+1+text.Width(word) > room {
-			lines = append(lines, line)
-			line = ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	if line != "" {
-		lines = append(lines, line)
-	}
-	return strings.Join(lines, "\n"+indent)
-}
-
-// plural is a count with its noun.
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
 }

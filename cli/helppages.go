@@ -107,7 +107,7 @@ func (a *App) resourceHelp(h *helpPage, r *registry.Resource) {
 			names = append(names, t.ID+" (full text)")
 		}
 		h.section("One " + r.Kind + " shows")
-		h.lines(wrap(strings.Join(names, ", "), "  ", helpWidth))
+		h.lines(strings.Join(names, ", "))
 	}
 	if r.Gate != "" {
 		h.paragraph("A deployment may have this switched off (feature gate " + r.Gate + ").")

@@ -3,10 +3,13 @@ package client
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"net"
 	"net/http"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"navix.sh/agentbox/cli/clierr"
@@ -16,46 +19,83 @@ import (
 var errTimeout = errors.New("request timed out")
 
 // NewTransport returns the transport of a client: proxies of the environment, and the
-// certificate authorities of o.
-func NewTransport(o Options) (*http.Transport, error) {
-	t := http.DefaultTransport.(*http.Transport).Clone() // proxies from the environment, HTTP/2
-	t.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
-	t.MaxIdleConnsPerHost = 8
-	roots, err := rootCAs(o)
+// certificate authorities of o in addition to the system's.
+func NewTransport(o Options) (http.RoundTripper, error) {
+	extra, err := extraAuthorities(o)
 	if err != nil {
 		return nil, err
 	}
-	t.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	return t, nil
+	plain := newTransport()
+	if len(extra) == 0 {
+		return plain, nil
+	}
+	return &byScheme{plain: plain, secure: sync.OnceValue(func() *http.Transport {
+		secure := newTransport()
+		secure.TLSClientConfig.RootCAs = poolWith(extra)
+		return secure
+	})}, nil
 }
 
-// rootCAs returns the system's roots with SSL_CERT_FILE and the CA file added; nil,
-// which is the platform's own verification, when there is nothing to add. Go itself
-// ignores SSL_CERT_FILE on macOS and Windows, and on Linux lets it replace the
-// system's roots.
-func rootCAs(o Options) (*x509.CertPool, error) {
-	type source struct{ path, from string }
-	var sources []source
-	if path := o.Getenv("SSL_CERT_FILE"); path != "" {
-		sources = append(sources, source{path, "environment SSL_CERT_FILE"})
+func newTransport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone() // proxies from the environment, HTTP/2
+	t.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	t.MaxIdleConnsPerHost = 8
+	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	return t
+}
+
+// byScheme loads the system's certificates, which takes tens of milliseconds, only
+// when something is asked over TLS.
+type byScheme struct {
+	plain  *http.Transport
+	secure func() *http.Transport
+	used   atomic.Bool // secure was
+}
+
+func (t *byScheme) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme == "https" {
+		t.used.Store(true)
+		return t.secure().RoundTrip(r)
 	}
-	if o.CAFile != "" {
-		sources = append(sources, source{o.CAFile, "--ca-file"})
+	return t.plain.RoundTrip(r)
+}
+
+// CloseIdleConnections serves http.Client.
+func (t *byScheme) CloseIdleConnections() {
+	t.plain.CloseIdleConnections()
+	if t.used.Load() {
+		t.secure().CloseIdleConnections()
 	}
-	if len(sources) == 0 {
-		return nil, nil
-	}
-	pool := systemRoots()
-	for _, s := range sources {
-		pem, err := os.ReadFile(s.path)
+}
+
+// extraAuthorities reads SSL_CERT_FILE and the CA file. Go itself ignores the variable
+// on macOS and Windows, and on Linux lets it replace the system's roots; here it adds.
+func extraAuthorities(o Options) ([][]byte, error) {
+	var extra [][]byte
+	for _, s := range []struct{ path, from string }{
+		{o.Getenv("SSL_CERT_FILE"), "environment SSL_CERT_FILE"}, {o.CAFile, "--ca-file"},
+	} {
+		if s.path == "" {
+			continue
+		}
+		data, err := os.ReadFile(s.path)
 		if err != nil {
 			return nil, clierr.New(clierr.InvalidValue, "the certificate file (%s) cannot be read: %v", s.from, err).Because(err)
 		}
-		if !pool.AppendCertsFromPEM(pem) {
+		if block, _ := pem.Decode(data); block == nil || block.Type != "CERTIFICATE" {
 			return nil, clierr.New(clierr.InvalidValue, "%s (%s) holds no certificate in PEM form", s.path, s.from)
 		}
+		extra = append(extra, data)
 	}
-	return pool, nil
+	return extra, nil
+}
+
+func poolWith(extra [][]byte) *x509.CertPool {
+	pool := systemRoots()
+	for _, data := range extra {
+		pool.AppendCertsFromPEM(data)
+	}
+	return pool
 }
 
 func systemRoots() *x509.CertPool {
