@@ -1,22 +1,289 @@
 package runtime_test
 
 import (
+	"fmt"
+	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"navix.sh/agentbox/controller/embedded/image"
+	"navix.sh/agentbox/controller/embedded/runtime"
+	"navix.sh/agentbox/controller/embedded/runtime/cgroup"
 	"navix.sh/agentbox/controller/embedded/runtime/runtimetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(runtimetest.Main(m)) }
 
-func TestRunsAProgram(t *testing.T) {
+// The isolation suite. Every test runs as the sandbox's root and as its ordinary user.
+
+func asBoth(t *testing.T, test func(t *testing.T, n *runtimetest.Node, user string)) {
+	t.Helper()
 	n := runtimetest.New(t)
 	t.Log(n.Runtime.Describe())
+	for _, user := range []string{"root", image.UserName} {
+		t.Run(user, func(t *testing.T) { test(t, n, user) })
+	}
+}
+
+// output runs a script in a sandbox of its own.
+func output(t *testing.T, n *runtimetest.Node, user, script string) string {
+	t.Helper()
+	out, _ := n.Run(t, n.Pod(t), n.Host(t, user, script))
+	return out
+}
+
+func TestSeesNoFilesOfTheMachine(t *testing.T) {
+	asBoth(t, func(t *testing.T, n *runtimetest.Node, user string) {
+		marker := filepath.Join(n.Dir, "marker")
+		if err := os.WriteFile(marker, nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		out := output(t, n, user, `
+			for f in `+marker+` /etc/shadow /etc/gshadow /etc/ssh /etc/sudoers /boot /run/docker.sock /var/run/docker.sock /var/log/* /var/spool/cron; do
+				test -e $f && echo $f
+			done
+			ls -A /root /home /tmp /srv /opt /mnt /var/tmp 2>/dev/null; ls /dev`)
+		want := "/home:\nuser\n"
+		if !strings.Contains(out, want) {
+			t.Errorf("%q lacks %q", out, want)
+		}
+		for _, line := range strings.Split(out, "\n") {
+			if strings.HasPrefix(line, "/") && !strings.HasSuffix(line, ":") {
+				t.Errorf("the sandbox sees %s", line)
+			}
+			for _, device := range []string{"mem", "kmem", "kvm", "sda", "vda", "loop", "fuse", "net", "port", "vsock"} {
+				if line == device {
+					t.Errorf("the sandbox has the device %s", line)
+				}
+			}
+		}
+		if out := output(t, n, user, "cat /proc/1/environ | tr '\\0' '\\n'; env"); strings.Contains(out, "GOCACHE") || strings.Contains(out, runtimetest.LauncherVariable) {
+			t.Errorf("the sandbox has the machine's environment: %q", out)
+		}
+	})
+}
+
+func TestSeesNoProcessesOfTheMachine(t *testing.T) {
+	asBoth(t, func(t *testing.T, n *runtimetest.Node, user string) {
+		out := strings.Fields(output(t, n, user, "cd /proc; for p in [0-9]*; do echo $p; done"))
+		if len(out) == 0 || len(out) > 3 || out[0] != "1" {
+			t.Errorf("processes %v are visible", out)
+		}
+	})
+}
+
+func TestRights(t *testing.T) {
+	asBoth(t, func(t *testing.T, n *runtimetest.Node, user string) {
+		out := output(t, n, user, "cat /proc/self/status; id -u; id -G")
+		status := map[string]string{}
+		for _, line := range strings.Split(out, "\n") {
+			if k, v, ok := strings.Cut(line, ":"); ok {
+				status[k] = strings.TrimSpace(v)
+			}
+		}
+		const defaults = 0x405fb // the default set, as capabilities(7) numbers it
+		for _, set := range []string{"CapInh", "CapAmb", "CapPrm", "CapEff", "CapBnd"} {
+			have, err := strconv.ParseUint(status[set], 16, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			allowed := uint64(defaults)
+			if user != "root" && set != "CapBnd" || set == "CapInh" || set == "CapAmb" {
+				allowed = 0
+			}
+			if have&^allowed != 0 {
+				t.Errorf("%s is %x, more than %x", set, have, allowed)
+			}
+		}
+		if status["NoNewPrivs"] != "1" || status["Seccomp"] != "2" {
+			t.Errorf("no_new_privs is %s, seccomp %s", status["NoNewPrivs"], status["Seccomp"])
+		}
+		if user != "root" && !strings.Contains(out, "\n1000\n1000") {
+			t.Errorf("the user is not 1000: %s", out)
+		}
+	})
+}
+
+// TestProbe lets a program try everything that is forbidden.
+func TestProbe(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "probe"), "./testdata/probe")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if prebuilt := os.Getenv("AGENTBOX_TEST_PROBE"); prebuilt != "" {
+		cmd = exec.Command("cp", prebuilt, filepath.Join(dir, "probe"))
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	// Services of the machine, which a sandbox must not reach.
+	var addresses []string
+	for _, host := range []string{"127.0.0.1:0", "0.0.0.0:0"} {
+		l, err := net.Listen("tcp", host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		port := l.Addr().(*net.TCPAddr).Port
+		addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", port))
+		own, err := net.InterfaceAddrs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range own {
+			if ip, _, err := net.ParseCIDR(a.String()); err == nil && ip.To4() != nil && !ip.IsLoopback() {
+				addresses = append(addresses, fmt.Sprintf("%s:%d", ip, port))
+			}
+		}
+	}
+	asBoth(t, func(t *testing.T, n *runtimetest.Node, user string) {
+		c := n.Host(t, user, "")
+		c.Args = append([]string{"/probe/probe"}, addresses...)
+		c.Mounts = []runtime.Mount{{Source: dir, Target: "/probe", ReadOnly: true}}
+		out, state := n.Run(t, n.Pod(t), c)
+		if state.Code != 0 {
+			t.Fatalf("the probe ended with %d: %s", state.Code, out)
+		}
+		tried := 0
+		for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
+			tried++
+			if strings.HasSuffix(line, " ok") {
+				t.Errorf("allowed: %s", line)
+			}
+			if strings.HasPrefix(line, "clone3") && !strings.Contains(line, "not implemented") {
+				t.Errorf("callers of clone3 do not fall back: %s", line)
+			}
+		}
+		if tried < 30 {
+			t.Errorf("only %d attempts: %s", tried, out)
+		}
+	})
+}
+
+func TestPodsAreApart(t *testing.T) {
+	n := runtimetest.New(t)
+	first, second := n.Pod(t), n.Pod(t)
+	a := n.Host(t, "root", "echo secret > /tmp/file; echo secret > /dev/shm/file; exec sleep 1000")
+	if err := first.Start(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := n.Run(t, second, n.Host(t, "root", "ls /tmp /dev/shm; cat /proc/net/unix | wc -l; ps ax | grep -c '[s]leep'"))
+	if want := "/dev/shm:\n\n/tmp:\n1\n0\n"; out != want {
+		t.Errorf("one Pod sees of another: %q, want %q", out, want)
+	}
+	// Nor do two containers of one Pod see each other's files and processes.
+	b := n.Host(t, "root", "ls /tmp /dev/shm; ps ax | grep -c '[s]leep'")
+	b.Name = "other"
+	if out, _ := n.Run(t, first, b); out != "/dev/shm:\n\n/tmp:\n0\n" {
+		t.Errorf("one container sees of another: %q", out)
+	}
+}
+
+func TestProcessesAreLimited(t *testing.T) {
+	n := runtimetest.New(t)
+	c := n.Host(t, image.UserName, "i=0; while [ $i -lt 200 ]; do sleep 100 & i=$((i+1)); done; echo all started")
+	c.Limits.Processes = 40
+	out, state := n.Run(t, n.Pod(t), c)
+	if strings.Contains(out, "all started") {
+		t.Errorf("200 processes were started where 40 are allowed (exit code %d)", state.Code)
+	}
+}
+
+func TestMemoryIsLimited(t *testing.T) {
+	n := runtimetest.New(t)
+	if !n.Runtime.Limits(cgroup.Memory) {
+		t.Skip("this machine does not let the agent limit memory: no memory controller")
+	}
+	pod := n.Pod(t)
+	c := n.Host(t, image.UserName, "x=0123456789abcdef; while :; do x=$x$x; done")
+	c.Limits.MemoryBytes = 32 << 20
+	if _, s := n.Run(t, pod, c); !s.OOMKilled || s.Code != 137 {
+		t.Errorf("the container ended with %+v", s)
+	}
+	// The group is used again, and a later end has nothing to do with the earlier one.
+	c = n.Host(t, image.UserName, "kill -9 $$")
+	c.Limits.MemoryBytes = 32 << 20
+	if _, s := n.Run(t, pod, c); s.OOMKilled {
+		t.Errorf("a killed container counts as out of memory: %+v", s)
+	}
+}
+
+func TestOnlyLoopback(t *testing.T) {
+	asBoth(t, func(t *testing.T, n *runtimetest.Node, user string) {
+		out := output(t, n, user, "cat /proc/net/dev | tail -n +3 | cut -d: -f1; cat /proc/net/route | wc -l")
+		if f := strings.Fields(out); len(f) != 2 || f[0] != "lo" || f[1] != "1" {
+			t.Errorf("interfaces and routes: %q", out)
+		}
+	})
+}
+
+// TestRootIsReadOnly checks the option of a Pod, and that a volume stays writable.
+func TestRootIsReadOnly(t *testing.T) {
+	n := runtimetest.New(t)
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	c := n.Host(t, "root", "touch /x /tmp/x /volume/x 2>/dev/null; ls -d /x /tmp/x /volume/x 2>/dev/null")
+	c.Root.ReadOnly = true
+	c.Mounts = []runtime.Mount{{Source: dir, Target: "/volume"}}
+	if out, _ := n.Run(t, n.Pod(t), c); out != "/volume/x\n" {
+		t.Errorf("written: %q", out)
+	}
+}
+
+// TestVolumeLinksStayInside plants links in a volume that lead out of it.
+func TestVolumeLinksStayInside(t *testing.T) {
+	n := runtimetest.New(t)
+	dir := t.TempDir()
+	if err := os.Symlink("/etc", filepath.Join(dir, "out")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "etc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := n.Host(t, "root", "ls /part")
+	c.Mounts = []runtime.Mount{{Source: dir, SubPath: "out/deep", Target: "/part"}}
+	out, state := n.Run(t, n.Pod(t), c)
+	if out != "" || state.Code != 0 {
+		t.Errorf("through the link: %q, exit code %d", out, state.Code)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "etc", "deep")); err != nil {
+		t.Errorf("the link was not resolved inside the volume: %v", err)
+	}
+	// A link to a mount point in the image is resolved inside the image.
+	d := n.Host(t, "root", "ln -s /etc /tmp/etc; exit 0")
+	d.Mounts = []runtime.Mount{{Source: dir, Target: "/var/run/../../../mnt/x"}}
+	if _, state := n.Run(t, n.Pod(t), d); state.Code != 0 {
+		t.Errorf("exit code %d", state.Code)
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	n := runtimetest.New(t)
 	p := n.Pod(t)
-	out, s := n.Run(t, p, n.Host(t, image.UserName, "id; hostname; ls -la / /home/user; cat /proc/self/status | grep -i -E 'cap|priv|secc'; touch ~/x && ls ~/x; ps aux; ls /dev /sys; mount; exit 3"))
-	t.Log(out)
-	if s.Code != 3 {
-		t.Fatalf("exit code %d, want 3", s.Code)
+	for name, test := range map[string]struct {
+		change func(*runtime.ContainerConfig)
+		says   string
+	}{
+		"program": {func(c *runtime.ContainerConfig) { c.Args = []string{"absent"} }, "no such program in PATH"},
+		"path":    {func(c *runtime.ContainerConfig) { c.Args = []string{"/absent"} }, "no such file"},
+		"cwd":     {func(c *runtime.ContainerConfig) { c.Cwd = "/etc/passwd" }, "working directory"},
+		"volume":  {func(c *runtime.ContainerConfig) { c.Mounts = []runtime.Mount{{Source: "/absent", Target: "/x"}} }, "/x"},
+		"empty":   {func(c *runtime.ContainerConfig) { c.Args = nil }, "command"},
+	} {
+		c := n.Host(t, "root", "true")
+		test.change(&c)
+		err := p.Start(t.Context(), c)
+		if err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: the error is %v, want one with %q", name, err, test.says)
+		}
+	}
+	states, err := p.Containers(t.Context())
+	if err != nil || len(states) > 0 {
+		t.Errorf("failed starts leave %v, %v", states, err)
 	}
 }
