@@ -277,6 +277,10 @@ func TestDeadlineKillsTheTree(t *testing.T) {
 	if connect.CodeOf(err) != connect.CodeDeadlineExceeded || o.ends != 0 {
 		t.Errorf("got %v and %d ends, want deadline_exceeded alone", err, o.ends)
 	}
+	eventually(t, "the end of the process", func() bool {
+		list, err := client.List(within(t), connect.NewRequest(&spec.ListRequest{}))
+		return err == nil && len(list.Msg.GetProcesses()) == 0
+	})
 	eventually(t, "the end of the tree", func() bool { return !alive(marker) })
 }
 

@@ -167,12 +167,19 @@ func (m *Manager) Close(ctx context.Context) {
 	case <-gone:
 	case <-ctx.Done():
 	}
-	for _, p := range m.list() {
-		p.out.hurry()
-	}
+	m.hurry()
 	m.signalAll(syscall.SIGKILL)
 	<-gone
 	m.awaitOrphans()
+}
+
+// hurry lets no process wait for its subscribers any longer.
+func (m *Manager) hurry() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.live {
+		p.out.hurry()
+	}
 }
 
 // awaitOrphans waits for adopted processes to go after SIGKILL, and removes the cgroups they were in. A process that
@@ -222,7 +229,9 @@ func (m *Manager) list() []*process {
 	defer m.mu.Unlock()
 	all := make([]*process, 0, len(m.live))
 	for _, p := range m.live {
-		all = append(all, p)
+		if !p.child.Exited() {
+			all = append(all, p)
+		}
 	}
 	return all
 }
@@ -232,7 +241,7 @@ func (m *Manager) find(match func(*process) bool, late bool) *process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range m.live {
-		if match(p) {
+		if match(p) && (late || !p.child.Exited()) {
 			return p
 		}
 	}

@@ -13,6 +13,8 @@ import (
 const (
 	// queueBytes is how far a subscriber may fall behind the process.
 	queueBytes = 1 << 20
+	// eventOverhead is about what an event takes beside its data.
+	eventOverhead = 256
 	// lagGrace is how long a subscriber without room may hold up others that have room, before it is cut off.
 	lagGrace = 2 * time.Second
 )
@@ -55,7 +57,7 @@ func (o *output) subscribe() *subscriber {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.end != nil {
-		s.put(o.end, 0)
+		s.put(o.end)
 		return s
 	}
 	o.subscribers[s] = struct{}{}
@@ -110,9 +112,9 @@ func (s *subscriber) take() (*spec.ProcessEvent, error) {
 }
 
 // put needs out.mu.
-func (s *subscriber) put(event *spec.ProcessEvent, bytes int) {
+func (s *subscriber) put(event *spec.ProcessEvent) {
 	s.queue = append(s.queue, event)
-	s.bytes += bytes
+	s.bytes += size(event)
 	s.wake()
 }
 
@@ -127,7 +129,6 @@ func (s *subscriber) wake() {
 func (o *output) publish(event *spec.ProcessEvent) {
 	o.publishing.Lock()
 	defer o.publishing.Unlock()
-	bytes := size(event)
 	for {
 		o.mu.Lock()
 		full := o.full()
@@ -141,7 +142,7 @@ func (o *output) publish(event *spec.ProcessEvent) {
 			}
 			fallthrough
 		case len(full) == 0:
-			o.deliver(event, bytes)
+			o.deliver(event)
 			o.mu.Unlock()
 			return
 		}
@@ -192,9 +193,9 @@ func (o *output) full() []*subscriber {
 	return full
 }
 
-func (o *output) deliver(event *spec.ProcessEvent, bytes int) {
+func (o *output) deliver(event *spec.ProcessEvent) {
 	for s := range o.subscribers {
-		s.put(event, bytes)
+		s.put(event)
 	}
 }
 
@@ -212,7 +213,7 @@ func (o *output) finish(end *spec.ProcessEvent) {
 		return
 	}
 	o.end = end
-	o.deliver(end, 0)
+	o.deliver(end)
 	o.roomChanged()
 }
 
@@ -240,7 +241,8 @@ func (o *output) roomChanged() {
 	}
 }
 
+// size is what an event costs in memory. A flood of tiny ones is mostly overhead.
 func size(event *spec.ProcessEvent) int {
 	data := event.GetData()
-	return len(data.GetStdout()) + len(data.GetStderr()) + len(data.GetPty())
+	return len(data.GetStdout()) + len(data.GetStderr()) + len(data.GetPty()) + eventOverhead
 }

@@ -29,7 +29,7 @@ func drain(t *testing.T, s *subscriber) (int, error) {
 		if event.GetEnd() != nil {
 			return total, nil
 		}
-		total += size(event)
+		total += len(event.GetData().GetStdout())
 	}
 }
 
@@ -46,12 +46,29 @@ func TestSoleSubscriberMissesNothingHoweverSlow(t *testing.T) {
 			o.finish(end())
 		}()
 		synctest.Wait() // the publisher has run into the bound
-		if s.bytes < queueBytes || s.bytes >= queueBytes+chunk {
+		if s.bytes < queueBytes || s.bytes >= queueBytes+chunk+eventOverhead {
 			t.Errorf("%d bytes are queued, want just %d", s.bytes, queueBytes)
 		}
 		if total, err := drain(t, s); total != chunks*chunk || err != nil {
 			t.Errorf("got %d bytes, %v", total, err)
 		}
+	})
+}
+
+func TestTinyEventsAreBoundedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOutput()
+		s := o.subscribe()
+		go func() {
+			for range 1 << 14 {
+				o.publish(data(1))
+			}
+		}()
+		synctest.Wait()
+		if len(s.queue) > queueBytes/eventOverhead {
+			t.Errorf("%d events are queued", len(s.queue))
+		}
+		o.hurry()
 	})
 }
 

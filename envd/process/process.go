@@ -1,6 +1,7 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -90,6 +91,17 @@ func (p *process) run(streams []stream, started, done func()) {
 // kill ends the process with everything it started.
 func (p *process) kill() error {
 	return p.signal(syscall.SIGKILL)
+}
+
+// awaitExit waits for a killed process to be gone, so that who is told of the kill finds it done. What the kernel holds is
+// not waited for. The request may have ended: its deadline is a reason for the kill.
+func (p *process) awaitExit(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killWait)
+	defer cancel()
+	select {
+	case <-p.child.Done():
+	case <-ctx.Done():
+	}
 }
 
 // signal reaches the whole tree; it answers reaper.ErrExited once the process itself is gone.

@@ -62,13 +62,19 @@ func (s *Service) Start(ctx context.Context, req *connect.Request[spec.StartRequ
 		return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("error starting process '%s': %w", l.config.GetCmd(), err))
 	}
 	defer events.leave()
+	// A stream has one terminal status: the end of the process, or the deadline that killed it.
+	ended := false
 	err = relay(ctx, p, events, req.Header().Get(rpc.KeepaliveHeader), func(event *spec.ProcessEvent) error {
-		if event.GetEnd() != nil && p.expired.Load() {
-			return nil // one terminal status per stream: the deadline, below
+		if event.GetEnd() != nil {
+			if p.expired.Load() {
+				return nil
+			}
+			ended = true
 		}
 		return out.Send(&spec.StartResponse{Event: event})
 	})
-	if p.expired.Load() {
+	if !ended && (p.expired.Load() || errors.Is(ctx.Err(), context.DeadlineExceeded)) {
+		p.awaitExit(ctx)
 		return rpc.DeadlineExceeded(fmt.Sprintf("the deadline of process %d has passed and it was killed", p.child.Pid))
 	}
 	return err
@@ -159,7 +165,7 @@ func (s *Service) Update(_ context.Context, req *connect.Request[spec.UpdateRequ
 }
 
 // SendSignal signals a process and everything it started. Only SIGKILL and SIGTERM exist here.
-func (s *Service) SendSignal(_ context.Context, req *connect.Request[spec.SendSignalRequest]) (*connect.Response[spec.SendSignalResponse], error) {
+func (s *Service) SendSignal(ctx context.Context, req *connect.Request[spec.SendSignalRequest]) (*connect.Response[spec.SendSignalResponse], error) {
 	p, err := s.find(req.Msg.GetProcess(), false)
 	if err != nil {
 		return nil, err
@@ -175,6 +181,9 @@ func (s *Service) SendSignal(_ context.Context, req *connect.Request[spec.SendSi
 	}
 	if err := p.signal(sig); errors.Is(err, reaper.ErrExited) {
 		return nil, notFound(req.Msg.GetProcess())
+	}
+	if sig == syscall.SIGKILL {
+		p.awaitExit(ctx)
 	}
 	return connect.NewResponse(&spec.SendSignalResponse{}), nil
 }
