@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -22,13 +20,11 @@ type links struct {
 	bridge   netlink.Link
 	mtu      int
 	resolver resolver
-	// forwarding is true when the agent has switched it on for the machine.
-	forwarding bool
 }
 
-const forwardFile = "/proc/sys/net/ipv4/ip_forward"
+const bridgePrefix = "abx-"
 
-func bridgeName(name string) string { return "abx-" + name }
+func bridgeName(name string) string { return bridgePrefix + name }
 
 // linkName is the machine's end of a sandbox's pair of interfaces.
 func linkName(name, pod string) string {
@@ -37,24 +33,16 @@ func linkName(name, pod string) string {
 }
 
 // newLinks makes the bridge and the rules, or takes those of an earlier agent.
-func newLinks(name string, prefix netip.Prefix, saved *savedNetwork) (*links, error) {
-	l := &links{name: name, prefix: prefix, resolver: machineResolver(), mtu: uplinkMTU(), forwarding: saved.Forwarded}
+func newLinks(name string, prefix netip.Prefix) (*links, error) {
+	l := &links{name: name, prefix: prefix, resolver: machineResolver(), mtu: uplinkMTU()}
 	if err := l.makeBridge(); err != nil {
 		return nil, fmt.Errorf("make a bridge: %w", err)
 	}
-	current, err := os.ReadFile(forwardFile)
-	if err != nil {
-		return nil, errors.Join(err, l.close())
-	}
-	if strings.TrimSpace(string(current)) == "0" {
-		if err := os.WriteFile(forwardFile, []byte("1"), 0); err != nil {
-			return nil, errors.Join(fmt.Errorf("switch IP forwarding on: %w", err), l.close())
-		}
-		l.forwarding = true
-	}
-	saved.Forwarded = l.forwarding
 	if err := l.writeRules(); err != nil {
 		return nil, errors.Join(fmt.Errorf("set up address translation: %w", err), l.close())
+	}
+	if err := startForwarding(); err != nil {
+		return nil, errors.Join(fmt.Errorf("switch IP forwarding on: %w", err), l.close())
 	}
 	return l, nil
 }
@@ -175,15 +163,11 @@ func (l *links) leftovers(keep map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// close removes the interfaces and rules, and sets forwarding as it was.
+// close removes the interfaces and rules; the last agent of the machine sets forwarding as it was.
 func (l *links) close() error {
 	var errs []error
 	if l.bridge != nil {
 		errs = append(errs, l.leftovers(nil), netlink.LinkDel(l.bridge))
 	}
-	errs = append(errs, l.removeRules())
-	if l.forwarding {
-		errs = append(errs, os.WriteFile(forwardFile, []byte("0"), 0))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, removeTable(tableName(l.name)), stopForwarding())...)
 }

@@ -41,8 +41,7 @@ type Network struct {
 }
 
 type savedNetwork struct {
-	Subnet    netip.Prefix `json:"subnet"`
-	Forwarded bool         `json:"forwarded"` // the agent has switched the machine's forwarding on
+	Subnet netip.Prefix `json:"subnet"`
 }
 
 // New opens the network: its subnet is the one of the last run, or one that the machine does not use.
@@ -67,7 +66,7 @@ func New(o Options) (*Network, error) {
 	n.used[n.gateway()] = true
 	if os.Geteuid() != 0 {
 		n.why = "needs root"
-	} else if n.links, err = newLinks(o.Name, n.prefix, &saved); err != nil {
+	} else if n.links, err = newLinks(o.Name, n.prefix); err != nil {
 		n.why = err.Error()
 		n.log.Warn("sandboxes have no outbound network", "reason", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -11,7 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func tableName(name string) string { return "agentbox-" + name }
+const tablePrefix = "agentbox-"
+
+func tableName(name string) string { return tablePrefix + name }
 
 // linkLocal is where clouds answer with the machine's credentials.
 var linkLocal = netip.MustParsePrefix("169.254.0.0/16")
@@ -28,21 +31,7 @@ func (l *links) writeRules() error {
 	if err != nil {
 		return err
 	}
-	table := &nftables.Table{Name: tableName(l.name), Family: nftables.TableFamilyINet}
-	c.AddTable(table)
-	c.DelTable(table)
-	c.AddTable(table)
-	chain := func(name string, kind nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority) func(...[]expr.Any) {
-		accept := nftables.ChainPolicyAccept
-		ch := c.AddChain(&nftables.Chain{Name: name, Table: table, Type: kind, Hooknum: hook, Priority: priority, Policy: &accept})
-		return func(parts ...[]expr.Any) {
-			var all []expr.Any
-			for _, p := range parts {
-				all = append(all, p...)
-			}
-			c.AddRule(&nftables.Rule{Table: table, Chain: ch, Exprs: all})
-		}
-	}
+	chain := newTable(c, tableName(l.name))
 	bridge := bridgeName(l.name)
 	in, out := iface(expr.MetaKeyIIFNAME, bridge, expr.CmpOpEq), iface(expr.MetaKeyOIFNAME, bridge, expr.CmpOpEq)
 
@@ -63,22 +52,34 @@ func (l *links) writeRules() error {
 	forward(in, verdict(expr.VerdictDrop))
 	forward(out, established(), verdict(expr.VerdictAccept))
 	forward(out, verdict(expr.VerdictDrop))
-	if l.forwarding {
-		// The machine forwarded nothing before; it still forwards nothing else.
-		forward(verdict(expr.VerdictDrop))
-	}
 
 	nat := chain("postrouting", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource)
 	nat(from(l.prefix), iface(expr.MetaKeyOIFNAME, bridge, expr.CmpOpNeq), []expr.Any{&expr.Masq{}})
 	return c.Flush()
 }
 
-func (l *links) removeRules() error {
+// newTable begins a table that replaces the one of the same name. The result adds a chain to it, whose own result
+// adds a rule to that.
+func newTable(c *nftables.Conn, name string) func(string, nftables.ChainType, *nftables.ChainHook, *nftables.ChainPriority) func(...[]expr.Any) {
+	table := &nftables.Table{Name: name, Family: nftables.TableFamilyINet}
+	c.AddTable(table)
+	c.DelTable(table)
+	c.AddTable(table)
+	return func(name string, kind nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority) func(...[]expr.Any) {
+		accept := nftables.ChainPolicyAccept
+		chain := c.AddChain(&nftables.Chain{Name: name, Table: table, Type: kind, Hooknum: hook, Priority: priority, Policy: &accept})
+		return func(parts ...[]expr.Any) {
+			c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: slices.Concat(parts...)})
+		}
+	}
+}
+
+func removeTable(name string) error {
 	c, err := nftables.New()
 	if err != nil {
 		return err
 	}
-	c.DelTable(&nftables.Table{Name: tableName(l.name), Family: nftables.TableFamilyINet})
+	c.DelTable(&nftables.Table{Name: name, Family: nftables.TableFamilyINet})
 	if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}
