@@ -36,6 +36,8 @@ type App struct {
 	Getenv   func(string) string
 	// Pause waits between two looks at something that is changing; tests replace it.
 	Pause func(context.Context, time.Duration) error
+
+	helpError error // of a --help that asked about something that does not exist
 }
 
 // NewApp returns an App on the process's own streams and environment.
@@ -52,7 +54,10 @@ func Main() int {
 		<-ctx.Done()
 		stop()
 	}()
-	return NewApp().Run(ctx, os.Args[1:])
+	a := NewApp()
+	code := a.Run(ctx, os.Args[1:])
+	a.updateNotice(ctx, os.Args[1:], code)
+	return code
 }
 
 // Run executes one command line and returns its exit code. Errors are printed.
@@ -67,13 +72,38 @@ func (a *App) Run(ctx context.Context, args []string) (code int) {
 	root := a.Command()
 	arranged, err := arrange(root, args)
 	if err == nil {
+		err = a.checkFirstWord(root, arranged)
+	}
+	if err == nil {
 		root.SetArgs(arranged)
 		err = root.ExecuteContext(ctx)
+	}
+	if err == nil {
+		err = a.helpError
 	}
 	if err == nil {
 		return clierr.ExitOK
 	}
 	return a.fail(ctx, err, wantsJSON(args))
+}
+
+// checkFirstWord refuses a first word that is no command before its flags are looked
+// at: cobra would take them for wrong flags of the root.
+func (a *App) checkFirstWord(root *cobra.Command, args []string) error {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") || strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) || args[0] == "help" {
+		return nil
+	}
+	for _, c := range root.Commands() {
+		if c.Name() == args[0] || c.HasAlias(args[0]) {
+			return nil
+		}
+	}
+	words := args
+	if i := slices.IndexFunc(args, func(s string) bool { return strings.HasPrefix(s, "-") }); i > 0 {
+		words = args[:i]
+	}
+	_, bad := a.Index.ParseAddress(words)
+	return a.unknownCommand(args[0], bad)
 }
 
 func (a *App) fail(ctx context.Context, err error, asJSON bool) int {
@@ -129,9 +159,7 @@ func (a *App) Command() *cobra.Command {
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		if err := a.help(cmd, cmd.Flags().Args()); err != nil {
-			_ = a.fail(cmd.Context(), err, false)
-		}
+		a.helpError = a.help(cmd, cmd.Flags().Args()) // cobra takes no error here
 	})
 	root.SetFlagErrorFunc(a.flagError)
 	addFlags(root, groupGlobal|groupVersion)
@@ -167,8 +195,7 @@ func (a *App) verbs() []string {
 
 func (a *App) unknownCommand(word string, address *registry.AddressError) error {
 	if address == nil {
-		// A resource that cobra did not find as a command cannot happen: the tree has every root.
-		return clierr.New(clierr.Internal, "%q has no command", word)
+		return clierr.New(clierr.UnknownCommand, "%q stands behind --, where no command is read", word).Hint("abx " + word)
 	}
 	e := addressError(address)
 	if address.Code == registry.ErrUnknownResource && len(e.Hints) == 0 {

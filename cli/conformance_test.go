@@ -159,6 +159,7 @@ func refusals(t *testing.T, l leaf) {
 		"unknown flag":  append(l.args(), "--no-such-flag"),
 		"unknown child": append(l.args(), "x", "no-such-child"),
 		"missing value": append(l.args(), "--cluster"),
+		"unknown word":  append([]string{"no-such-word"}, l.args()...),
 	} {
 		text := offline(t, args...)
 		if text.code != 2 || text.out != "" || !strings.HasPrefix(text.err, "error: ") || !strings.Contains(text.err, "hint: ") {

@@ -126,6 +126,9 @@ func (o *list) take(all found, l listing, cluster string) {
 			continue
 		}
 		matched++
+		for i := range kept {
+			kept[i].object = len(o.values)
+		}
 		o.rows = append(o.rows, kept...)
 		o.values = append(o.values, v)
 	}
@@ -207,7 +210,7 @@ func (a *App) printObjects(ctx context.Context, p printing, l listing, o *list) 
 func (o *list) items(p printing, l listing) []any {
 	var first []row // the first row of each object
 	for _, r := range o.rows {
-		if n := len(first); n == 0 || !sameObject(first[n-1], r) {
+		if n := len(first); n == 0 || first[n-1].object != r.object {
 			first = append(first, r)
 		}
 	}
@@ -219,13 +222,6 @@ func (o *list) items(p printing, l listing) []any {
 		items = append(items, o.item(r, p, l.allClusters))
 	}
 	return items
-}
-
-func sameObject(a, b row) bool {
-	x, okX := a.value.(map[string]any)
-	y, okY := b.value.(map[string]any)
-	// Rows that were expanded from one object share its map; scalars are never expanded.
-	return okX && okY && a.cluster == b.cluster && fmt.Sprintf("%p", x) == fmt.Sprintf("%p", y)
 }
 
 func (o *list) item(r row, p printing, clusters bool) any {

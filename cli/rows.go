@@ -17,6 +17,7 @@ type row struct {
 	value   any    // the object as the API sent it
 	key     string // of a row that was expanded from it; empty when the maps were empty
 	cluster string // where it is from, with --all-clusters
+	object  int    // which of the list's objects it belongs to
 }
 
 // field is something that can be shown of a row: a column, a detail line or a path.

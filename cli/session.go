@@ -19,6 +19,7 @@ import (
 	"navix.sh/agentbox/cli/clierr"
 	"navix.sh/agentbox/cli/config"
 	"navix.sh/agentbox/cli/credential"
+	"navix.sh/agentbox/cli/output"
 	"navix.sh/agentbox/registry"
 )
 
@@ -114,6 +115,10 @@ func (a *App) key(cmd *cobra.Command, settings config.Settings, path string) (st
 
 // readKey reads a key from standard input.
 func (a *App) readKey() (string, error) {
+	if output.IsTerminal(a.In) {
+		return "", clierr.New(clierr.MissingValue, "--api-key-stdin reads a pipe, and standard input is a terminal").
+			Hint("abx … --api-key-stdin < KEYFILE", "or set AGENTBOX_API_KEY")
+	}
 	data, err := io.ReadAll(io.LimitReader(a.In, 64<<10))
 	if err != nil {
 		return "", clierr.New(clierr.InvalidValue, "the key cannot be read from standard input: %v", err).Because(err)
