@@ -558,6 +558,7 @@ var index = Index{SpecVersion: "1.0.0", DocsBase: "https://scitix.github.io/Agen
 		{Status: 428, Describe: "A person must approve this call first. The detail is an ApprovalDetail; repeat the call after the decision.", MediaType: "application/json", Schema: "ErrorResponse"},
 		{Status: 429, Describe: "Too many requests, or a quota is spent (errorCode QUOTA_EXCEEDED). Retry-After says when to try again, where that helps.", MediaType: "application/json", Schema: "ErrorResponse", Headers: []string{"Retry-After"}},
 		{Status: 500, Describe: "The server failed.", MediaType: "application/json", Schema: "ErrorResponse"},
+		{Status: 501, Describe: "This deployment does not serve that.", MediaType: "application/json", Schema: "ErrorResponse"},
 		{Status: 503, Describe: "The server, or the capacity that the call needs, is not there now.", MediaType: "application/json", Schema: "ErrorResponse", Headers: []string{"Retry-After"}},
 		{Status: 504, Describe: "The work did not finish in the time that it had.", MediaType: "application/json", Schema: "ErrorResponse"},
 	}, Approval: "sandbox.create"},
@@ -1298,6 +1299,7 @@ var index = Index{SpecVersion: "1.0.0", DocsBase: "https://scitix.github.io/Agen
 		{Status: 428, Describe: "A person must approve this call first. The detail is an ApprovalDetail; repeat the call after the decision.", MediaType: "application/json", Schema: "ErrorResponse"},
 		{Status: 429, Describe: "Too many requests, or a quota is spent (errorCode QUOTA_EXCEEDED). Retry-After says when to try again, where that helps.", MediaType: "application/json", Schema: "ErrorResponse", Headers: []string{"Retry-After"}},
 		{Status: 500, Describe: "The server failed.", MediaType: "application/json", Schema: "ErrorResponse"},
+		{Status: 501, Describe: "This deployment does not serve that.", MediaType: "application/json", Schema: "ErrorResponse"},
 		{Status: 503, Describe: "The server, or the capacity that the call needs, is not there now.", MediaType: "application/json", Schema: "ErrorResponse", Headers: []string{"Retry-After"}},
 	}, Approval: "env.update", Since: "0.0.0"},
 }, Schemas: []Schema{

@@ -206,6 +206,9 @@ func (a *Approvals) Spend(ctx context.Context, c Caller, op Operation, h Held) (
 			}
 			return nil, err
 		case ApprovalPending:
+			if r.SessionID != h.Session {
+				continue // a request that names no session cannot be approved for one
+			}
 			return &r, nil
 		case ApprovalDenied:
 			if a.now().Before(r.ExpiresAt) {

@@ -21,12 +21,17 @@ const (
 // Start makes the quotas follow the configuration file, then keeps what is held true to the pools that exist, until
 // ctx ends: a pool that vanished, and a write that died half way, give back what they held.
 func (l *Ledger) Start(ctx context.Context, log *slog.Logger) error {
-	if err := l.Sync(ctx); err != nil {
-		return err
-	}
 	tick := time.NewTicker(reconcileEvery)
 	defer tick.Stop()
+	synced := false
 	for {
+		if !synced {
+			err := l.Sync(ctx)
+			synced = err == nil
+			if err != nil && ctx.Err() == nil {
+				log.Warn("quotas do not follow the configuration yet; trying again", "error", err)
+			}
+		}
 		if err := l.Reconcile(ctx); err != nil && ctx.Err() == nil {
 			log.Warn("quotas could not be compared with the pools; trying again", "error", err)
 		}

@@ -18,11 +18,13 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"navix.sh/agentbox/controller/access"
 	"navix.sh/agentbox/controller/api/v1alpha1"
@@ -33,6 +35,7 @@ import (
 var apiConfig *rest.Config
 
 func TestMain(m *testing.M) {
+	ctrllog.SetLogger(logr.Discard())
 	os.Exit(apiservertest.Main(m, func(c *rest.Config) { apiConfig = c }))
 }
 

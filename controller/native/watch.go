@@ -32,7 +32,10 @@ func newEventStream(w http.ResponseWriter, ctx context.Context) *eventStream {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	return &eventStream{w: w, ctx: ctx, ctrl: http.NewResponseController(w)}
+	s := &eventStream{w: w, ctx: ctx, ctrl: http.NewResponseController(w)}
+	// The client learns at once that it is connected. Where that fails, so does the first event.
+	_ = s.ctrl.Flush()
+	return s
 }
 
 // send writes one event.
