@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"time"
@@ -24,6 +25,9 @@ const (
 	readyLimit = 30 * time.Second
 	readyPoll  = 5 * time.Millisecond
 )
+
+// manifestDigest on a CRD says which manifest it was made from.
+const manifestDigest = v1alpha1.Prefix + "manifest-digest"
 
 // protectedNamespaces exist always.
 var protectedNamespaces = []string{"default", v1alpha1.SystemNamespace}
@@ -60,6 +64,7 @@ func (s *Server) ready(ctx context.Context) error {
 		if err := yaml.UnmarshalStrict(data, crd); err != nil {
 			return fmt.Errorf("read %s: %w", file, err)
 		}
+		metav1.SetMetaDataAnnotation(&crd.ObjectMeta, manifestDigest, fmt.Sprintf("%x", sha256.Sum256(data)))
 		if err := ensureCRD(ctx, crds, crd); err != nil {
 			return s.startError(ctx, fmt.Errorf("install the CRD %s: %w", crd.Name, err))
 		}
@@ -132,8 +137,9 @@ func ensureCRD(ctx context.Context, c clientset.Interface, want *apiextensionsv1
 		}
 		crd := have
 		have = nil // a conflict reads it again
-		if merged := want.Spec.DeepCopy(); !equality.Semantic.DeepDerivative(*merged, crd.Spec) {
-			crd.Spec = *merged
+		if digest := want.Annotations[manifestDigest]; crd.Annotations[manifestDigest] != digest {
+			crd.Spec = want.Spec
+			metav1.SetMetaDataAnnotation(&crd.ObjectMeta, manifestDigest, digest)
 			if crd, err = api.Update(ctx, crd, metav1.UpdateOptions{}); err != nil {
 				return err
 			}

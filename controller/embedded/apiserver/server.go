@@ -105,7 +105,7 @@ func (s *Server) open(ctx context.Context, dir string, log *slog.Logger) error {
 	if s.tls, err = listen(lastAddress(s.Kubeconfig)); err != nil {
 		return err
 	}
-	if s.socket, err = s.store.listen("api.sock"); err != nil {
+	if s.socket, err = listenPrivate(filepath.Join(s.store.socketDir, "api.sock")); err != nil {
 		return err
 	}
 	s.Config = inProcessConfig(s.socket.Addr().String(), creds.token)

@@ -2,11 +2,8 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -24,8 +21,6 @@ const (
 	// storeQuotaBytes is where etcd starts to refuse writes.
 	storeQuotaBytes = 2 << 30
 	storeStartLimit = 30 * time.Second
-	// maxSocketPath is what fits into a sockaddr_un on every system we build for.
-	maxSocketPath = 100
 )
 
 func init() { wal.SegmentSizeBytes = walSegmentBytes }
@@ -93,27 +88,6 @@ func startStore(ctx context.Context, dir string, log *slog.Logger) (*store, erro
 	return nil, fmt.Errorf("start the store in %s: %w", cfg.Dir, err)
 }
 
-// listen opens another socket beside the store's own.
-func (s *store) listen(name string) (net.Listener, error) {
-	path := filepath.Join(s.socketDir, name)
-	if err := removeStale(path); err != nil {
-		return nil, err
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("listen on a private socket: %w", err)
-	}
-	return l, nil
-}
-
-// removeStale removes the socket of a process that was killed. The lock of the data directory says that it is gone.
-func removeStale(socket string) error {
-	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove a stale socket: %w", err)
-	}
-	return nil
-}
-
 func (s *store) stop() {
 	s.stopping.Store(true)
 	s.etcd.Close()
@@ -121,19 +95,3 @@ func (s *store) stop() {
 }
 
 func (s *store) removeSocketDir() { _ = os.RemoveAll(s.socketDir) }
-
-// privateSocketDir returns a 0700 directory whose socket paths are short enough: below dir, else a temporary one.
-func privateSocketDir(dir string) (string, error) {
-	d := filepath.Join(dir, "sock")
-	if len(d) > maxSocketPath-len("/etcd.sock") {
-		d, err := os.MkdirTemp("", "agentbox-")
-		if err != nil {
-			return "", fmt.Errorf("make a directory for the store's socket: %w", err)
-		}
-		return d, nil
-	}
-	if err := os.MkdirAll(d, 0o700); err != nil {
-		return "", fmt.Errorf("make a directory for the store's socket: %w", err)
-	}
-	return d, os.Chmod(d, 0o700)
-}
