@@ -43,13 +43,13 @@ func main() {
 	key := flag.String("key", "", "PEM file of the ECDSA P-256 signing key; empty leaves the release unsigned")
 	base := flag.String("base", "", "address that the release will be downloaded from")
 	flag.Parse()
-	if err := run(*version, *out, *key, *base); err != nil {
+	if err := run(targets(), *version, *out, *key, *base); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
-func run(version, out, keyFile, base string) error {
+func run(programs []target, version, out, keyFile, base string) error {
 	if version == "" {
 		return fmt.Errorf("-version is required, for instance -version v1.2.3")
 	}
@@ -64,7 +64,7 @@ func run(version, out, keyFile, base string) error {
 		return err
 	}
 	var files []string
-	for _, t := range targets() {
+	for _, t := range programs {
 		fmt.Println("building", t.name())
 		if err := build(t, filepath.Join(out, t.name()), version, base, public); err != nil {
 			return err
