@@ -41,7 +41,24 @@ func ResourceKey(r corev1.ResourceRequirements) (string, error) {
 	if cpu.Sign() < 0 || memory.Sign() < 0 {
 		return "", fmt.Errorf("a pool's cpu and memory must not be negative")
 	}
-	return cpuKey(cpu) + memoryKey(memory) + otherKey(size), nil
+	return shorten(cpuKey(cpu) + memoryKey(memory) + otherKey(size)), nil
+}
+
+// maxKeyLength leaves room for the longest env's name in a pool's name, which is a label value.
+const maxKeyLength = validation.LabelValueMaxLength - MaxNameLength - 1
+
+// shorten cuts a key that is too long and makes up for what is lost by a hash of it.
+func shorten(key string) string {
+	if len(key) <= maxKeyLength {
+		return key
+	}
+	return key[:maxKeyLength-9] + "-" + hash(key)
+}
+
+func hash(s string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(s))
+	return fmt.Sprintf("%08x", h.Sum32())
 }
 
 func cpuKey(q resource.Quantity) string {
@@ -85,13 +102,9 @@ func otherKey(size corev1.ResourceList) string {
 		if len(last) > 12 {
 			last = last[:12]
 		}
-		if short.Len() < 24 {
-			fmt.Fprintf(&short, "-%d%s", q.Value(), strings.Trim(labelSafe(last), "-"))
-		}
+		fmt.Fprintf(&short, "-%d%s", q.Value(), strings.Trim(labelSafe(last), "-"))
 	}
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(strings.Join(exact, ",")))
-	return fmt.Sprintf("%s-%04x", short.String(), h.Sum32()&0xffff)
+	return short.String() + "-" + hash(strings.Join(exact, ","))
 }
 
 func labelSafe(s string) string {

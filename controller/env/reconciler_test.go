@@ -1,0 +1,186 @@
+package env
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"navix.sh/agentbox/controller/api/v1alpha1"
+	"navix.sh/agentbox/controller/embedded/apiserver/apiservertest"
+)
+
+// TestEnvOnARealAPI follows one env from its first manifest to the end. Pools are not reconciled here, so their
+// status stays what the test writes.
+func TestEnvOnARealAPI(t *testing.T) {
+	config := apiservertest.StartForTest(t)
+	scheme := runtime.NewScheme()
+	_ = clientscheme.AddToScheme(scheme)
+	_ = v1alpha1.AddToScheme(scheme)
+	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Setup(mgr, Options{ClusterID: "here"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	in := inputs()
+	e := &v1alpha1.SandboxEnv{
+		ObjectMeta: metav1.ObjectMeta{Name: "env", Namespace: "default", Labels: map[string]string{v1alpha1.LabelTeam: "red"}},
+		Spec: v1alpha1.SandboxEnvSpec{
+			TemplateRef: v1alpha1.TemplateReference{Name: "tpl"},
+			Clusters: []v1alpha1.ClusterSegment{
+				{ClusterID: "here", Members: []v1alpha1.Member{{Name: "env-1c2gi", Config: in.Member.Config, Spec: &v1alpha1.SandboxPoolSpec{Replicas: 3}}}},
+				{ClusterID: "there", Members: []v1alpha1.Member{{Name: "other", Config: in.Member.Config}}},
+			},
+		},
+	}
+	// A person's change, as `kubectl edit` makes it: read, change, write, again on a conflict.
+	key := client.ObjectKeyFromObject(e)
+	change := func(f func(*v1alpha1.SandboxEnv)) {
+		t.Helper()
+		for {
+			var now v1alpha1.SandboxEnv
+			if err := c.Get(ctx, key, &now); err != nil {
+				t.Fatal(err)
+			}
+			f(&now)
+			err := c.Update(ctx, &now)
+			if err == nil {
+				return
+			}
+			if !apierrors.IsConflict(err) {
+				t.Fatal(err)
+			}
+		}
+	}
+	eventually := func(what string, met func(e *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool) {
+		t.Helper()
+		deadline := time.After(20 * time.Second)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			var e v1alpha1.SandboxEnv
+			var p v1alpha1.SandboxPool
+			_ = c.Get(ctx, key, &e)
+			_ = c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "env-1c2gi"}, &p)
+			if met(&e, &p) {
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-deadline:
+				t.Fatalf("timed out waiting for %s\nenv: %+v\nconditions: %+v\npool: %+v", what, e.Spec, e.Status.Conditions, p.Spec)
+			}
+		}
+	}
+	reason := func(e *v1alpha1.SandboxEnv, kind string) string {
+		if c := meta.FindStatusCondition(e.Status.Conditions, kind); c != nil {
+			return c.Reason
+		}
+		return ""
+	}
+
+	if err := c.Create(ctx, e); err != nil {
+		t.Fatal(err)
+	}
+	eventually("the missing template to be reported", func(e *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		return reason(e, v1alpha1.EnvConditionReady) == reasonTemplateNotFound && p.Name == ""
+	})
+	if err := c.Create(ctx, in.Template); err != nil {
+		t.Fatal(err)
+	}
+	eventually("the pool", func(e *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		return p.Spec.Replicas == 3 && p.Labels[v1alpha1.LabelEnv] == "env" && p.Labels[v1alpha1.LabelTeam] == "red" &&
+			p.Labels[v1alpha1.LabelScalingGroup] == "1c2gi" && metav1.IsControlledBy(p, e) && p.Annotations[v1alpha1.AnnotationTemplateName] == "tpl"
+	})
+	eventually("scaling groups and status", func(e *v1alpha1.SandboxEnv, _ *v1alpha1.SandboxPool) bool {
+		return e.Spec.Autoscaling != nil && len(e.Spec.Autoscaling.Groups) == 2 && e.Status.MemberCount == 1 && e.Status.DesiredReplicas == 3
+	})
+	eventually("the whole env", func(e *v1alpha1.SandboxEnv, _ *v1alpha1.SandboxPool) bool {
+		if segments := e.Spec.Clusters; len(segments) != 2 || segments[1].Members[0].Spec != nil {
+			t.Errorf("another cluster's segment was written: %+v", segments)
+		}
+		return true
+	})
+
+	change(func(e *v1alpha1.SandboxEnv) { e.Spec.Clusters[0].Members[0].Spec.Replicas = 5 })
+	eventually("the pool to be scaled", func(_ *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool { return p.Spec.Replicas == 5 })
+
+	var tpl v1alpha1.SandboxTemplate
+	if err := c.Get(ctx, client.ObjectKey{Name: "tpl"}, &tpl); err != nil {
+		t.Fatal(err)
+	}
+	tpl.Spec.IdleImage = "idle:2"
+	if err := c.Update(ctx, &tpl); err != nil {
+		t.Fatal(err)
+	}
+	eventually("the template's change to reach the pool", func(_ *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		return p.Spec.IdleImage == "idle:2" && p.Spec.Replicas == 5
+	})
+
+	var now v1alpha1.SandboxEnv
+	if err := c.Get(ctx, key, &now); err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: PullSecretName("env"), Namespace: "default", OwnerReferences: []metav1.OwnerReference{
+		*metav1.NewControllerRef(&now, v1alpha1.GroupVersion.WithKind("SandboxEnv")),
+	}}}
+	if err := c.Create(ctx, secret); err != nil {
+		t.Fatal(err)
+	}
+	eventually("the pull secret to be referenced", func(_ *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		return len(p.Spec.Template.Spec.ImagePullSecrets) == 1
+	})
+	if err := c.Delete(ctx, secret); err != nil {
+		t.Fatal(err)
+	}
+	eventually("the reference to go with it", func(_ *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		return len(p.Spec.Template.Spec.ImagePullSecrets) == 0
+	})
+
+	foreign := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Name: "taken", Namespace: "default"}}
+	if err := c.Create(ctx, foreign); err != nil {
+		t.Fatal(err)
+	}
+	change(func(e *v1alpha1.SandboxEnv) {
+		e.Spec.Clusters[0].Members = append(e.Spec.Clusters[0].Members, v1alpha1.Member{Name: "taken", Config: in.Member.Config})
+	})
+	eventually("somebody else's pool to be left alone", func(e *v1alpha1.SandboxEnv, _ *v1alpha1.SandboxPool) bool {
+		return reason(e, v1alpha1.EnvConditionReady) == reasonPoolConflict
+	})
+	if err := c.Get(ctx, client.ObjectKeyFromObject(foreign), foreign); err != nil || len(foreign.OwnerReferences) != 0 {
+		t.Errorf("the foreign pool: %+v, %v", foreign.ObjectMeta, err)
+	}
+
+	change(func(e *v1alpha1.SandboxEnv) { e.Spec.Clusters[0].Members = nil })
+	eventually("the pool to go with its member", func(e *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		return p.Name == "" && reason(e, v1alpha1.EnvConditionReady) == reasonNoMembers && len(e.Spec.Autoscaling.Groups) <= 1
+	})
+	if err := c.Get(ctx, client.ObjectKeyFromObject(foreign), foreign); err != nil {
+		t.Errorf("the foreign pool went with the env's members: %v", err)
+	}
+}
