@@ -36,7 +36,7 @@ const environment = (mode) => ({
 const jobs = []
 for (const name of sdks) {
   const parallel = name === newest ? (process.env.MATRIX_PARALLEL ?? '50') : '5'
-  if (E2B_API_URL && E2B_SANDBOX_URL && !withoutURL.has(name)) jobs.push({ args: ['run.mjs', name, 'url'], mode: 'url', parallel })
+  if (E2B_API_URL && E2B_SANDBOX_URL && !withoutURL.has(name)) jobs.push({ args: ['run.mjs', name, 'url'], mode: 'url', parallel, thorough: name === newest })
   if (E2B_DOMAIN) jobs.push({ args: ['run.mjs', name, 'host'], mode: 'host', parallel: '5' })
 }
 if (E2B_API_URL && E2B_SANDBOX_URL) jobs.push({ args: ['cli.mjs', 'url'], mode: 'url' })
@@ -48,7 +48,7 @@ const run = (job) =>
   new Promise((resolve) => {
     const child = spawn(process.execPath, ['--import', './resolver.mjs', ...job.args], {
       cwd: here.pathname,
-      env: { ...environment(job.mode), MATRIX_PARALLEL: job.parallel ?? '5' },
+      env: { ...environment(job.mode), MATRIX_PARALLEL: job.parallel ?? '5', MATRIX_THOROUGH: job.thorough ? '1' : '0' },
       stdio: ['ignore', 'pipe', 'pipe'],
       timeout: Number(process.env.MATRIX_JOB_MS ?? 300_000),
       killSignal: 'SIGKILL',

@@ -74,11 +74,13 @@ export const scenarios = {
 
   'background command, list and stream': async ({ sandbox }) => {
     let streamed = ''
-    const handle = await sandbox.commands.run('for i in 1 2 3; do echo $i; done; sleep 0.3', {
+    const handle = await sandbox.commands.run('for i in 1 2 3; do echo $i; done; read go', {
       background: true,
+      stdin: true,
       onStdout: (chunk) => (streamed += chunk),
     })
     assert.ok((await sandbox.commands.list()).some((p) => p.pid === handle.pid))
+    await sandbox.commands.sendStdin(handle.pid, 'go\n')
     const result = await handle.wait()
     assert.equal(result.stdout, '1\n2\n3\n')
     assert.equal(streamed, '1\n2\n3\n')
@@ -205,6 +207,32 @@ export const scenarios = {
     if (sandbox.betaPause || sandbox.pause) assert.ok((await end()) >= long - 1000, 'connect shortened the life')
     await sandbox.setTimeout(300_000)
     assert.ok((await end()) < long, 'set_timeout did not shorten')
+  },
+
+  // The two meanings of a timeout. Asking whether a sandbox runs is no activity; running a command is.
+  'idle and absolute timeout': async ({ create, thorough }) => {
+    if (!thorough) absent('need to repeat it: the newest release covers it')
+    const life = 3000
+    const begin = Date.now()
+    const idle = await create({ timeoutMs: life })
+    const absolute = await create({ timeoutMs: life, metadata: { 'agentbox.scitix.ai/timeout-mode': 'absolute' } })
+    const ended = new Map()
+    const busy = async (sandbox) => {
+      try {
+        for (;;) {
+          await sandbox.commands.run('true')
+          if (sandbox === idle && Date.now() - begin > 2 * life) return
+        }
+      } catch (error) {
+        ended.set(sandbox, Date.now() - begin)
+      }
+    }
+    await Promise.all([busy(idle), busy(absolute)])
+    assert.ok(ended.has(absolute), 'activity kept a sandbox with an absolute timeout alive')
+    assert.ok(ended.get(absolute) >= life - 1000, `an absolute timeout ended after ${ended.get(absolute)} ms`)
+    assert.ok(!ended.has(idle), `a busy sandbox was ended after ${ended.get(idle)} ms`)
+    await until(async () => !(await idle.isRunning()), 'the end of the sandbox without activity')
+    assert.deepEqual((await absolute.constructor.list({ query: { metadata: { 'agentbox.scitix.ai/timeout-mode': 'absolute' } } }).nextItems()).length, 0)
   },
 
   'metrics': async ({ sandbox }) => {
