@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-const sample = "../../deploy/samples/catalogue.yaml"
+const sample = "../../deploy/catalogue.yaml"
 
 func TestSample(t *testing.T) {
 	c, err := Load(sample)
