@@ -3,10 +3,8 @@ package command
 import (
 	"bufio"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,7 +15,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"golang.org/x/net/http2"
 
 	"navix.sh/agentbox/envd/spec/filesystem/filesystemconnect"
 	"navix.sh/agentbox/envd/spec/process/processconnect"
@@ -93,12 +90,9 @@ func (d *daemon) filesystem(options ...connect.ClientOption) filesystemconnect.F
 
 // overHTTP2 returns a client that speaks h2c only.
 func overHTTP2(t *testing.T) *http.Client {
-	transport := &http2.Transport{
-		AllowHTTP: true,
-		DialTLSContext: func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, addr)
-		},
-	}
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }

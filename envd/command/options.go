@@ -33,7 +33,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("envd", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&o.listen, "listen", "0.0.0.0", "`address` to listen on")
+	flags.StringVar(&o.listen, "listen", "", "`address` to listen on; empty is every address, IPv4 and IPv6")
 	flags.UintVar(&o.port, "port", defaultPort, "TCP `port`; 0 lets the kernel choose and prints the choice")
 	flags.StringVar(&o.socket, "socket", "", "also listen on a unix socket at this `path`")
 	flags.BoolVar(&o.requireInit, "require-init", false, "serve clients only once POST /init has armed the sandbox")

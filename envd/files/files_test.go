@@ -380,7 +380,7 @@ func TestNoSpace(t *testing.T) {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
 		t.Skip("needs the right to mount: ", err)
 	}
-	defer unix.Unmount(dir, unix.MNT_DETACH)
+	defer func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }()
 	f.want(f.post(filepath.Join(dir, "big"), raw, strings.NewReader(strings.Repeat("x", 1<<20))), 507, "not enough disk space available")
 }
 

@@ -20,7 +20,7 @@ func (u upload) form(body io.Reader, boundary, queryPath string) ([]entry, error
 	parts := multipart.NewReader(body, boundary)
 	for {
 		part, err := parts.NextRawPart()
-		if err == io.EOF { // wrapped, it is a body that ends before its last boundary
+		if err == io.EOF { //nolint:errorlint // wrapped, it is a body that ends before its last boundary
 			return written, nil
 		}
 		if err != nil {

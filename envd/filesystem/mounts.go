@@ -22,6 +22,6 @@ func networkMount(path string) (kind string, remote bool) {
 	if unix.Statfs(path, &stat) != nil {
 		return "", false
 	}
-	kind, remote = networkMounts[int64(stat.Type)&0xffffffff]
+	kind, remote = networkMounts[stat.Type&0xffffffff]
 	return kind, remote
 }

@@ -154,6 +154,8 @@ func failure(what, path string, err error) error {
 	switch {
 	case errors.As(err, &known):
 		return known
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return rpc.Ended(err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
 		return connect.NewError(connect.CodeNotFound, fmt.Errorf("%s not found: %w", what, err))
 	case errors.Is(err, unix.ELOOP):

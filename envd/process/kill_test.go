@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -78,7 +79,7 @@ func TestSignalTreeWithoutCgroups(t *testing.T) {
 		stat, err := os.ReadFile("/proc/" + strconv.Itoa(grandchild) + "/stat")
 		gone = err != nil || strings.Contains(string(stat), ") Z ")
 	}
-	if err := child.Guard(func(int) error { return nil }); err != reaper.ErrExited {
+	if err := child.Guard(func(int) error { return nil }); !errors.Is(err, reaper.ErrExited) {
 		t.Errorf("after its end: %v", err)
 	}
 }

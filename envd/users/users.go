@@ -75,10 +75,7 @@ func fromAccount(account *user.User) (User, error) {
 		return User{}, fmt.Errorf("user %s has the gid %q, not a number", account.Username, account.Gid)
 	}
 	found := User{Name: account.Username, Home: account.HomeDir, UID: uid, GID: gid, Groups: []int{gid}}
-	ids, err := account.GroupIds()
-	if err != nil {
-		return found, nil // no group file: the primary group is all there is
-	}
+	ids, _ := account.GroupIds() // without a group file the primary group is all there is
 	for _, id := range ids {
 		if number, err := strconv.Atoi(id); err == nil && number != gid {
 			found.Groups = append(found.Groups, number)

@@ -168,7 +168,7 @@ func (w *Watcher) enter(ctx context.Context, dir string, found func(path string)
 		case err != nil && path == w.root:
 			return err
 		case err != nil:
-			return nil // it vanished, or is closed to this user
+			return nil //nolint:nilerr // it vanished, or is closed to this user
 		case path == w.root && !d.IsDir():
 			return unix.ENOTDIR
 		case !d.IsDir():
