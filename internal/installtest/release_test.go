@@ -41,11 +41,11 @@ type release struct {
 	half string
 	key  *ecdsa.PrivateKey
 	// pem is the path of the public key.
-	pem string
+	pem    string
 	url    string
 	server *httptest.Server
-	mu    sync.Mutex
-	paths []string
+	mu     sync.Mutex
+	paths  []string
 }
 
 // asked are the paths that were requested.
