@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"net"
 	"net/http"
+	"sync/atomic"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -24,6 +27,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	restclient "k8s.io/client-go/rest"
@@ -36,9 +40,18 @@ import (
 // kubernetesVersion is what the API says it is: that of the libraries it is made of.
 const kubernetesVersion = "1.37"
 
+// effectiveVersion answers /version with something that clients can parse; the libraries leave that to a release build.
+type effectiveVersion struct{ compatibility.EffectiveVersion }
+
+func (v effectiveVersion) Info() *apimachineryversion.Info {
+	info := *v.EffectiveVersion.Info()
+	info.GitVersion, info.GitCommit, info.GitTreeState = "v"+kubernetesVersion+".0+agentbox", "", ""
+	return &info
+}
+
 // build makes one generic API server out of the CRD server and the built-in types, so that discovery, OpenAPI and the
 // handler chain are the same for all of them.
-func build(storeEndpoint string, tls net.Listener, creds *credentials, inProcess *restclient.Config) (*server.GenericAPIServer, error) {
+func build(storeEndpoint string, tls net.Listener, creds *credentials, inProcess *restclient.Config, logs *atomic.Pointer[LogFunc]) (*server.GenericAPIServer, error) {
 	certificate, err := dynamiccertificates.NewStaticCertKeyContent("apiserver", creds.cert, creds.key)
 	if err != nil {
 		return nil, err
@@ -46,12 +59,13 @@ func build(storeEndpoint string, tls net.Listener, creds *credentials, inProcess
 	admission := &namespaceAdmission{protected: protectedNamespaces}
 
 	c := server.NewRecommendedConfig(extapiserver.Codecs)
-	c.EffectiveVersion = compatibility.NewEffectiveVersionFromString(kubernetesVersion, "", "")
+	c.EffectiveVersion = effectiveVersion{compatibility.NewEffectiveVersionFromString(kubernetesVersion, "", "")}
 	c.SecureServing = &server.SecureServingInfo{Listener: tls, Cert: certificate}
 	c.LoopbackClientConfig = loopbackConfig(inProcess)
 	c.Authentication.Authenticator = tokenAuthenticator(creds.token)
 	c.Authorization.Authorizer = authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)
 	c.AdmissionControl = admission
+	c.LongRunningFunc = filters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString("log"))
 	c.EnableProfiling = false
 	c.EnableIndex = false
 	c.ShutdownWatchTerminationGracePeriod = stopLimit
@@ -84,7 +98,7 @@ func build(storeEndpoint string, tls net.Listener, creds *credentials, inProcess
 	core := etcdOptions(storeEndpoint, "/registry/core", storageCodec())
 	core.StorageConfig.StorageObjectCountTracker = c.StorageObjectCountTracker
 	factory := &options.SimpleStorageFactory{StorageConfig: core.StorageConfig}
-	if err := install(crds.GenericAPIServer, core.CreateRESTOptionsGetter(factory, nil), admission); err != nil {
+	if err := install(crds.GenericAPIServer, core.CreateRESTOptionsGetter(factory, nil), admission, logs); err != nil {
 		return nil, err
 	}
 	return crds.GenericAPIServer, nil
@@ -106,7 +120,7 @@ func storageCodec() runtime.Codec {
 }
 
 // install adds the built-in types to a server.
-func install(s *server.GenericAPIServer, opts generic.RESTOptionsGetter, admission *namespaceAdmission) error {
+func install(s *server.GenericAPIServer, opts generic.RESTOptionsGetter, admission *namespaceAdmission, logs *atomic.Pointer[LogFunc]) error {
 	core := server.NewDefaultAPIGroupInfo(corev1.GroupName, scheme, parameterCodec, codecs)
 	leases := server.NewDefaultAPIGroupInfo(coordinationv1.GroupName, scheme, parameterCodec, codecs)
 	events := server.NewDefaultAPIGroupInfo(eventsv1.GroupName, scheme, parameterCodec, codecs)
@@ -125,6 +139,8 @@ func install(s *server.GenericAPIServer, opts generic.RESTOptionsGetter, admissi
 		switch r.plural {
 		case "namespaces":
 			admission.namespaces = storage[r.plural].(rest.Getter)
+		case "pods":
+			core.VersionedResourcesStorageMap["v1"]["pods/log"] = &podLogs{storage[r.plural].(rest.Getter), logs}
 		case "events":
 			// One store under both of the names that clients know events by.
 			events.VersionedResourcesStorageMap["v1"]["events"] = sharedStore{storage[r.plural].(kindStore)}

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +26,7 @@ import (
 func TestSamplesApply(t *testing.T) {
 	ctx, c := context.Background(), newClient(t)
 	ns := newNamespace(t, c)
-	files, err := filepath.Glob("../../../deploy/samples/*.yaml")
+	files, err := filepath.Glob("../../../deploy/samples/*_sandbox*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no samples: %v", err)
 	}
@@ -209,6 +210,13 @@ func TestSecrets(t *testing.T) {
 
 // What kubectl asks before it does anything.
 func TestDiscovery(t *testing.T) {
+	server, err := kubernetes.NewForConfigOrDie(config).Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := version.ParseSemantic(server.GitVersion); err != nil {
+		t.Errorf("kubectl cannot read the version: %v", err)
+	}
 	lists, err := kubernetes.NewForConfigOrDie(config).Discovery().ServerPreferredResources()
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ const NodeName = "embedded"
 
 func podResource() *resource {
 	return &resource{
-		version: "v1", plural: "pods", singular: "pod", shortNames: []string{"po"}, namespaced: true,
+		version: "v1", plural: "pods", singular: "pod", shortNames: []string{"po"}, categories: []string{"all"}, namespaced: true,
 		newObject: object[corev1.Pod], newList: object[corev1.PodList],
 		prepareCreate: func(obj runtime.Object) {
 			p := obj.(*corev1.Pod)

@@ -22,6 +22,7 @@ type resource struct {
 	group, version   string
 	plural, singular string
 	shortNames       []string
+	categories       []string
 	namespaced       bool
 	newObject        func() runtime.Object
 	newList          func() runtime.Object
@@ -63,13 +64,15 @@ func (r *resource) attrs(obj runtime.Object) (labels.Set, fields.Set, error) {
 	return m.GetLabels(), set, nil
 }
 
-// kindStore serves a resource; the short names are for kubectl.
+// kindStore serves a resource, with the names that kubectl knows it by.
 type kindStore struct {
 	*genericregistry.Store
-	shortNames []string
+	shortNames, categories []string
 }
 
 func (s kindStore) ShortNames() []string { return s.shortNames }
+
+func (s kindStore) Categories() []string { return s.categories }
 
 // storage builds the REST storage of a resource, keyed by path: its own, and that of its status.
 func (r *resource) storage(opts generic.RESTOptionsGetter) (map[string]rest.Storage, error) {
@@ -94,7 +97,7 @@ func (r *resource) storage(opts generic.RESTOptionsGetter) (map[string]rest.Stor
 	if err := st.CompleteWithOptions(&generic.StoreOptions{RESTOptions: opts, AttrFunc: r.attrs}); err != nil {
 		return nil, fmt.Errorf("build the storage of %s: %w", r.groupResource(), err)
 	}
-	out := map[string]rest.Storage{r.plural: kindStore{st, r.shortNames}}
+	out := map[string]rest.Storage{r.plural: kindStore{st, r.shortNames, r.categories}}
 	if r.prepareStatus != nil {
 		sub := *st
 		sub.UpdateStrategy = &statusStrategy{s}

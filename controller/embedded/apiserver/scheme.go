@@ -21,7 +21,7 @@ var (
 
 func init() {
 	register(corev1.SchemeGroupVersion,
-		&corev1.Pod{}, &corev1.PodList{},
+		&corev1.Pod{}, &corev1.PodList{}, &corev1.PodLogOptions{},
 		&corev1.Secret{}, &corev1.SecretList{},
 		&corev1.ConfigMap{}, &corev1.ConfigMapList{},
 		&corev1.Namespace{}, &corev1.NamespaceList{},
@@ -32,6 +32,9 @@ func init() {
 	)
 	register(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})
 	registerEvents()
+	if err := registerPodLogs(scheme); err != nil {
+		panic(err) // both types are pointers
+	}
 
 	scheme.AddUnversionedTypes(schema.GroupVersion{Version: "v1"},
 		&metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apiserver/pkg/server"
@@ -54,6 +55,7 @@ type Server struct {
 	// settled is true once the server can be stopped: its library ends the process when a hook of the start is cut short.
 	settled bool
 	failed  chan error
+	logs    atomic.Pointer[LogFunc]
 }
 
 // Start opens the data directory and returns once the API serves, the CRDs of the platform included.
@@ -109,7 +111,7 @@ func (s *Server) open(ctx context.Context, dir string, log *slog.Logger) error {
 		return err
 	}
 	s.Config = inProcessConfig(s.socket.Addr().String(), creds.token)
-	if s.generic, err = build(s.store.endpoint, s.tls, creds, s.Config); err != nil {
+	if s.generic, err = build(s.store.endpoint, s.tls, creds, s.Config, &s.logs); err != nil {
 		return fmt.Errorf("build the API server: %w", err)
 	}
 	return creds.writeKubeconfig(s.Kubeconfig, s.tls.Addr().String())
@@ -139,6 +141,9 @@ func (s *Server) run(ctx context.Context) {
 		}
 	}()
 }
+
+// ServeLogs lets clients read container logs, from open. Until it is called they get a 501.
+func (s *Server) ServeLogs(open LogFunc) { s.logs.Store(&open) }
 
 // Failed delivers the reason when the server ends by itself, which only a broken disk or a bug brings about.
 func (s *Server) Failed() <-chan error { return s.failed }

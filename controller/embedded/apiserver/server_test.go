@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -83,6 +84,39 @@ func TestRestart(t *testing.T) {
 	}
 	if after, err := os.ReadFile(s.Kubeconfig); err != nil || string(after) != string(before) {
 		t.Errorf("the kubeconfig of the first start does not serve the second: %v", err)
+	}
+}
+
+func TestLogs(t *testing.T) {
+	ctx := context.Background()
+	s := start(t, t.TempDir())
+	defer s.Stop()
+	pods := kubernetes.NewForConfigOrDie(s.Config).CoreV1().Pods("default")
+	p, err := pods.Create(ctx, newPod("default"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := int64(3)
+	read := func(name string) (string, error) {
+		r, err := pods.GetLogs(name, &corev1.PodLogOptions{Container: "sandbox", TailLines: &lines}).Stream(ctx)
+		if err != nil {
+			return "", err
+		}
+		defer r.Close()
+		b, err := io.ReadAll(r)
+		return string(b), err
+	}
+	if _, err := read(p.Name); err == nil || !strings.Contains(err.Error(), "no node agent") {
+		t.Errorf("without a node agent: %v", err)
+	}
+	s.ServeLogs(func(_ context.Context, namespace, pod string, o *corev1.PodLogOptions) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(fmt.Sprintf("%s/%s/%s: %d lines", namespace, pod, o.Container, *o.TailLines))), nil
+	})
+	if got, err := read(p.Name); err != nil || got != "default/"+p.Name+"/sandbox: 3 lines" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if _, err := read("nobody"); !apierrors.IsNotFound(err) {
+		t.Errorf("a missing Pod: %v", err)
 	}
 }
 

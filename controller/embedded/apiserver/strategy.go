@@ -29,6 +29,7 @@ var (
 	_ rest.RESTUpdateStrategy              = &statusStrategy{}
 	_ rest.Patcher                         = &statusREST{}
 	_ rest.ShortNamesProvider              = kindStore{}
+	_ rest.CategoriesProvider              = kindStore{}
 )
 
 func (s *strategy) NamespaceScoped() bool { return s.namespaced }
