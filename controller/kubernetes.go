@@ -155,7 +155,7 @@ func newManager(s Settings, kube *kubernetes) (ctrl.Manager, error) {
 			&corev1.Pod{}: {Label: labels.NewSelector().Add(*ofPools)},
 		}},
 		LeaderElection:                true,
-		LeaderElectionID:              "controller." + v1alpha1.GroupName,
+		LeaderElectionID:              "controller." + v1alpha1.GroupVersion.Group,
 		LeaderElectionNamespace:       s.Namespace,
 		LeaderElectionReleaseOnCancel: true,
 	})
