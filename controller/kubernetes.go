@@ -15,10 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	clientset "k8s.io/client-go/kubernetes"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +33,9 @@ import (
 	"navix.sh/agentbox/controller/native"
 )
 
+// renewDeadline is how long the leader tries to renew its lease before it gives up; controller-runtime's default.
+const renewDeadline = 10 * time.Second
+
 // kubernetes is the API that the controller works on, and how it reaches Pods there. Beyond this file nothing knows
 // whether it is a cluster's or the embedded one.
 type kubernetes struct {
@@ -41,6 +46,9 @@ type kubernetes struct {
 	Dial       claim.DialFunc
 	Logs       native.LogReader
 	Stop       func(context.Context) error
+	// Identity is who holds the leadership. It names a process on a cluster. On the embedded API it is always the
+	// same, since one process at a time owns its data: a restart need not wait for the lease of a killed predecessor.
+	Identity string
 }
 
 func connect(ctx context.Context, s Settings, log *slog.Logger) (*kubernetes, error) {
@@ -67,7 +75,8 @@ func connect(ctx context.Context, s Settings, log *slog.Logger) (*kubernetes, er
 			return dialer.DialContext(ctx, "tcp", net.JoinHostPort(podIP, strconv.Itoa(port)))
 		},
 		Logs: clusterLogs(clients),
-		Stop: func(context.Context) error { return nil },
+		Stop:     func(context.Context) error { return nil },
+		Identity: hostname() + "_" + string(uuid.NewUUID()),
 	}, nil
 }
 
@@ -100,7 +109,16 @@ func connectEmbedded(ctx context.Context, s Settings, log *slog.Logger) (*kubern
 	return &kubernetes{
 		Name: "embedded", Config: p.Config, Kubeconfig: p.Kubeconfig, Runtime: p.Runtime,
 		Dial: p.Dial, Logs: embeddedLogs(p), Stop: p.Stop,
+		Identity: "embedded",
 	}, nil
+}
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "controller"
+	}
+	return name
 }
 
 // clusterLogs reads container logs from the cluster's kubelets.
@@ -148,16 +166,20 @@ func newManager(s Settings, kube *kubernetes) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, s.Namespace, "controller."+v1alpha1.GroupVersion.Group,
+		resourcelock.ResourceLockConfig{Identity: kube.Identity}, kube.Config, renewDeadline)
+	if err != nil {
+		return nil, fmt.Errorf("leader election: %w", err)
+	}
 	mgr, err := ctrl.NewManager(kube.Config, ctrl.Options{
 		Scheme:  scheme,
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: {Label: labels.NewSelector().Add(*ofPools)},
 		}},
-		LeaderElection:                true,
-		LeaderElectionID:              "controller." + v1alpha1.GroupVersion.Group,
-		LeaderElectionNamespace:       s.Namespace,
-		LeaderElectionReleaseOnCancel: true,
+		LeaderElection:                      true,
+		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionReleaseOnCancel:       true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("controller manager: %w", err)

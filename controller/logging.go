@@ -6,6 +6,7 @@ import (
 	"github.com/go-logr/logr"
 	"io"
 	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"log/slog"
 )
 
@@ -24,12 +25,14 @@ func newLogger(s Settings, w io.Writer) (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log-format %q: want text or json", s.LogFormat)
 }
 
-// keepKubernetesQuiet sends the chatter of the Kubernetes libraries through our logger at debug level.
-func keepKubernetesQuiet(log *slog.Logger) {
-	klog.SetLogger(logr.FromSlogHandler(quiet{log.With("component", "kubernetes").Handler()}))
+// keepLibrariesQuiet sends what the Kubernetes libraries have to say through our logger, one level down.
+func keepLibrariesQuiet(log *slog.Logger) {
+	logger := logr.FromSlogHandler(quiet{log.With("component", "kubernetes").Handler()})
+	klog.SetLogger(logger)
+	ctrl.SetLogger(logger)
 }
 
-// quiet demotes what is not an error to debug.
+// quiet demotes errors to warnings (the libraries try again) and the rest to debug.
 type quiet struct{ slog.Handler }
 
 func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {

@@ -14,10 +14,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"navix.sh/agentbox/controller/access"
@@ -40,8 +38,7 @@ func Run(ctx context.Context, s Settings, out, logs io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
-	keepKubernetesQuiet(log)
+	keepLibrariesQuiet(log)
 	// Others may pass through, to the images that sandboxes run on; what is secret is closed by itself.
 	if err := os.MkdirAll(s.DataDir, 0o711); err != nil {
 		return fmt.Errorf("data directory: %w; choose another with --data-dir", err)

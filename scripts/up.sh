@@ -18,6 +18,12 @@ announce() {
 	. "$data/client.env"
 	printf '%s' "$AGENTBOX_API_KEY" |
 		bin/abx context set local --endpoint "$AGENTBOX_ENDPOINT" --api-key-stdin >/dev/null
+	# The environment comes first, its Pods a moment later.
+	tries=0
+	until [ "$(bin/abx envs default --context local --jq '.status.idleReplicas // 0' 2>/dev/null || echo 0)" -gt 0 ] || [ "$tries" -ge 60 ]; do
+		tries=$((tries + 1))
+		sleep 0.5
+	done
 	cat <<TRY
 
 Saved the context \`local\`. Try, in another terminal:

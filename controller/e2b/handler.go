@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"navix.sh/agentbox/controller/access"
@@ -35,6 +36,8 @@ type Options struct {
 	// Logs reads what the main container of a sandbox wrote; nil answers 501.
 	Logs   LogReader
 	Logger *slog.Logger
+	// Registerer receives the metrics; nil registers none.
+	Registerer prometheus.Registerer
 }
 
 // Handler serves the E2B API.
@@ -47,6 +50,8 @@ type Handler struct {
 	logs    LogReader
 	log     *slog.Logger
 	router  *router
+	// unsupported counts the 501 answers, by route of Unsupported.
+	unsupported *prometheus.CounterVec
 }
 
 // New returns a Handler for every mount of the API.
@@ -62,6 +67,13 @@ func New(o Options) *Handler {
 		domain:  o.Domain,
 		logs:    o.Logs,
 		log:     o.Logger,
+	}
+	h.unsupported = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "agentbox_e2b_unsupported_total",
+		Help: "Requests for a part of the E2B API that is not implemented, by operation.",
+	}, []string{"operation"})
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(h.unsupported)
 	}
 	h.router = newRouter(h.routes())
 	return h

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"navix.sh/agentbox/controller/claim"
 )
 
@@ -178,7 +181,8 @@ func TestEndlessSandbox(t *testing.T) {
 
 // TestUnsupported holds every route that is not there to a 501 that says what is missing.
 func TestUnsupported(t *testing.T) {
-	f := newFixture(t, nil)
+	metrics := prometheus.NewRegistry()
+	f := newFixture(t, func(o *Options) { o.Registerer = metrics })
 	for _, m := range Unsupported {
 		path := m.Path
 		for _, p := range []string{"sandboxID", "templateID", "buildID", "hash", "secretID", "volumeID", "teamID", "nodeID", "accessTokenID", "apiKeyID"} {
@@ -190,6 +194,9 @@ func TestUnsupported(t *testing.T) {
 		if a.Status != 501 || e.ErrorCode != codeNotImplemented || !strings.Contains(e.Message, m.Feature) {
 			t.Errorf("%s %s: %d %s", m.Method, m.Path, a.Status, a.Body)
 		}
+	}
+	if n, err := testutil.GatherAndCount(metrics, "agentbox_e2b_unsupported_total"); err != nil || n != len(Unsupported) {
+		t.Errorf("%d operations are counted, %v; want %d", n, err, len(Unsupported))
 	}
 	if a := f.call(aliceKey, "GET", "/no/such/route", ""); a.Status != 404 {
 		t.Errorf("%d %s", a.Status, a.Body)

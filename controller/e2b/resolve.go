@@ -30,13 +30,19 @@ func (h *Handler) resolve(ctx context.Context, c *call, ref Reference) (source, 
 		return source{}, badRequest("cluster %q is not known here: this is cluster %q; write %q", ref.Cluster, h.cluster,
 			Reference{Name: ref.Name, Image: ref.Image}.String())
 	}
-	envs, err := h.environments(ctx, c)
+	// The common case reads one object.
+	env, err := h.environment(ctx, c, ref.Name)
 	if err != nil {
 		return source{}, err
 	}
-	env, err := pick(envs, ref.Name)
-	if err != nil {
-		return source{}, err
+	var envs []v1alpha1.SandboxEnv
+	if env == nil {
+		if envs, err = h.environments(ctx, c); err != nil {
+			return source{}, err
+		}
+		if env, err = pick(envs, ref.Name); err != nil {
+			return source{}, err
+		}
 	}
 	if env != nil {
 		overrides := env.Spec.Overrides
@@ -64,19 +70,34 @@ func (h *Handler) environments(ctx context.Context, c *call) ([]v1alpha1.Sandbox
 	return mine, nil
 }
 
+// environment returns an environment of the caller, or nil.
+func (h *Handler) environment(ctx context.Context, c *call, name string) (*v1alpha1.SandboxEnv, error) {
+	var env v1alpha1.SandboxEnv
+	if found, err := h.read(ctx, c, access.KindEnv, name, &env); err != nil || !found {
+		return nil, err
+	}
+	return &env, nil
+}
+
 // pool returns a pool of the caller, or nil.
 func (h *Handler) pool(ctx context.Context, c *call, name string) (*v1alpha1.SandboxPool, error) {
 	var pool v1alpha1.SandboxPool
-	err := h.envs.Get(ctx, client.ObjectKey{Namespace: c.caller.Namespace, Name: name}, &pool)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read pool %s: %w", name, err)
-	case c.authorize(access.VerbUse, ownedObject(access.KindPool, &pool)) != nil:
-		return nil, nil
+	if found, err := h.read(ctx, c, access.KindPool, name, &pool); err != nil || !found {
+		return nil, err
 	}
 	return &pool, nil
+}
+
+// read fills in an object of the caller's that is not on its way out. A foreign one is as good as none.
+func (h *Handler) read(ctx context.Context, c *call, kind access.Kind, name string, out client.Object) (bool, error) {
+	err := h.envs.Get(ctx, client.ObjectKey{Namespace: c.caller.Namespace, Name: name}, out)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read %s %s: %w", kind, name, err)
+	}
+	return out.GetDeletionTimestamp().IsZero() && c.authorize(access.VerbUse, ownedObject(kind, out)) == nil, nil
 }
 
 func ownedObject(kind access.Kind, o client.Object) access.Object {

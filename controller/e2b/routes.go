@@ -25,7 +25,7 @@ func (h *Handler) routes() []route {
 		{"GET", "/templates/{templateID}", h.getTemplate},
 	}
 	for _, m := range Unsupported {
-		routes = append(routes, m.route())
+		routes = append(routes, h.missing(m))
 	}
 	return routes
 }

@@ -69,8 +69,10 @@ const (
 	useAbx       = "use `abx` and the platform's own API"
 )
 
-func (m Missing) route() route {
+func (h *Handler) missing(m Missing) route {
+	count := h.unsupported.WithLabelValues(m.Method + " " + m.Path)
 	return route{m.Method, m.Path, func(context.Context, *call) (reply, error) {
+		count.Inc()
 		return reply{}, notImplemented(m.Feature, m.Instead)
 	}}
 }

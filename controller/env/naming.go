@@ -45,7 +45,7 @@ func ResourceKey(r corev1.ResourceRequirements) (string, error) {
 }
 
 // maxKeyLength leaves room for the longest env's name in a pool's name, which is a label value.
-const maxKeyLength = validation.LabelValueMaxLength - MaxNameLength - 1
+const maxKeyLength = 63 - MaxNameLength - 1
 
 // shorten cuts a key that is too long and makes up for what is lost by a hash of it.
 func shorten(key string) string {

@@ -105,15 +105,16 @@ func keyIn(value string) (string, bool) {
 	return m[1], true
 }
 
-// withoutSecrets removes what proves something to the platform and is no business of the code in a sandbox.
-func withoutSecrets(h http.Header, t Target) {
+// withoutSecrets removes what proves something to the platform and is no business of the code in a sandbox. Headers of
+// the same name with other values are the application's own.
+func withoutSecrets(h http.Header, t Target, route claim.Route) {
 	for _, name := range keyHeaders {
 		if _, ok := keyIn(h.Get(name)); ok {
 			h.Del(name)
 		}
 	}
 	h.Del(headerTrafficToken)
-	if t.Port != EnvdPort && t.Port != codeInterpreterPort {
+	if t.Port != EnvdPort && t.Port != codeInterpreterPort && equal(h.Get(headerAccessToken), route.AccessToken) {
 		h.Del(headerAccessToken)
 	}
 }

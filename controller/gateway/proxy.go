@@ -39,7 +39,7 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, t Target, route 
 	rp := &httputil.ReverseProxy{
 		Transport:     via,
 		FlushInterval: -1,
-		Rewrite:       func(pr *httputil.ProxyRequest) { rewrite(pr, t, p) },
+		Rewrite:       func(pr *httputil.ProxyRequest) { rewrite(pr, t, route, p) },
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			g.failed(w, r, t, route, err)
 		},
@@ -53,7 +53,7 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, t Target, route 
 }
 
 // rewrite points the outgoing request at the sandbox. Host, path, query and forwarding headers stay as they came.
-func rewrite(pr *httputil.ProxyRequest, t Target, p pass) {
+func rewrite(pr *httputil.ProxyRequest, t Target, route claim.Route, p pass) {
 	out := pr.Out
 	out.URL = &url.URL{
 		Scheme:     "http",
@@ -75,7 +75,7 @@ func rewrite(pr *httputil.ProxyRequest, t Target, p pass) {
 			out.Header[name] = values
 		}
 	}
-	withoutSecrets(out.Header, t)
+	withoutSecrets(out.Header, t, route)
 	if p.AccessToken != "" {
 		out.Header.Set(headerAccessToken, p.AccessToken)
 	}

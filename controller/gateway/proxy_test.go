@@ -54,7 +54,7 @@ func TestForwardsUntouched(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = conn.Close() }()
-			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: 8080-iabc.box.test\r\nX-Forwarded-For: 1.2.3.4\r\nX-Api-Key: %s\r\nX-Access-Token: s\r\n"+
+			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: 8080-iabc.box.test\r\nX-Forwarded-For: 1.2.3.4\r\nX-Api-Key: %s\r\nX-Access-Token: envd-token\r\n"+
 				"E2b-Traffic-Access-Token: s\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", target, ownerKey)
 			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			if err != nil {
@@ -86,12 +86,14 @@ func TestKeepsTheApplicationsOwnHeaders(t *testing.T) {
 	r := f.request("GET", "iabc", "8080", "/")
 	r.Header.Set("X-Api-Key", "sk-application")
 	r.Header.Set("Authorization", "Bearer application")
+	r.Header.Set("X-Access-Token", "application")
 	_, body, _ := do(t, r)
 	var got echoed
 	if err := json.Unmarshal(body, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Header.Get("X-Api-Key") != "sk-application" || got.Header.Get("Authorization") != "Bearer application" {
+	if got.Header.Get("X-Api-Key") != "sk-application" || got.Header.Get("Authorization") != "Bearer application" ||
+		got.Header.Get("X-Access-Token") != "application" {
 		t.Errorf("the sandbox saw %v", got.Header)
 	}
 }

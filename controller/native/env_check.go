@@ -19,11 +19,11 @@ func isLabelValue(v string) bool { return v != "" && len(validation.IsValidLabel
 
 func checkKeySyntax(field, key, value string, label bool) error {
 	if problems := validation.IsQualifiedName(strings.ToLower(key)); len(problems) > 0 {
-		return badBody("", "%s: %q: %s", field, key, problems[0])
+		return badBody("use another key", "%s: %q: %s", field, key, problems[0])
 	}
 	if label {
 		if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
-			return badBody("", "%s: %s: %s", field, key, problems[0])
+			return badBody("use another value, or put it into annotations", "%s: %s: %s", field, key, problems[0])
 		}
 	}
 	return nil

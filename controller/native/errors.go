@@ -123,10 +123,12 @@ func fromAccess(err error) *apiError {
 		e := refuse(http.StatusServiceUnavailable, codeUnavailable, "try again shortly", "%s", err.Error())
 		e.retryAfter = time.Second
 		return e
-	case errors.Is(err, access.ErrExists), errors.Is(err, access.ErrLastAdmin):
-		return conflict("", "%s", err.Error())
+	case errors.Is(err, access.ErrExists):
+		return conflict("delete the one that is there first, or import another", "%s", err.Error())
+	case errors.Is(err, access.ErrLastAdmin):
+		return conflict("issue another admin key, then delete this one", "%s", err.Error())
 	case errors.Is(err, access.ErrInvalid):
-		return badBody("", "%s", err.Error())
+		return badBody("correct it and send it again", "%s", err.Error())
 	}
 	return nil
 }
@@ -185,7 +187,7 @@ func fromKubernetes(err error) *apiError {
 	var e *apiError
 	switch {
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		e = badBody("", "%s", kubernetesReasons(status))
+		e = badBody("correct it and send it again", "%s", kubernetesReasons(status))
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		e = conflict("read it again and repeat the change", "it exists already, or changed meanwhile")
 	case apierrors.IsNotFound(err):

@@ -201,10 +201,20 @@ func updateGroup(c *call) (*response, error) {
 		return nil, err
 	}
 	if c.dryRun() {
+		if body.Enabled {
+			p.warnings = append(p.warnings, notActedOn)
+		}
 		return p.response(), nil
 	}
-	return groupResponse(env, g), nil
+	resp := groupResponse(env, g)
+	if body.Enabled {
+		resp.header = map[string][]string{"Warning": {`299 agentbox "` + notActedOn + `"`}}
+	}
+	return resp, nil
 }
+
+// notActedOn is what a person must know who switches a group on.
+const notActedOn = "the policy is stored, and nothing acts on it yet: pools of the group keep their size"
 
 // deleteGroup drops a group's settings. A group exists as long as a pool is in it, so one that is in use stays.
 func deleteGroup(c *call) (*response, error) {

@@ -250,7 +250,7 @@ func (c *call) resize(env *v1alpha1.SandboxEnv, m *v1alpha1.Member, body poolBod
 
 func deletePool(c *call) (*response, error) {
 	var p plan
-	var name string
+	var name, namespace string
 	done, err := c.changePool(func() (poolChange, error) {
 		env, member, _, err := c.findPool(access.VerbDelete)
 		if err != nil {
@@ -260,7 +260,7 @@ func deletePool(c *call) (*response, error) {
 			return poolChange{}, err
 		}
 		before := *member.DeepCopy()
-		name = before.Name
+		name, namespace = before.Name, env.Namespace
 		removeMember(env, c.ClusterID, name)
 		p = plan{}
 		if findGroupMembers(env, before.Config.ScalingGroup) == 0 {
@@ -272,7 +272,7 @@ func deletePool(c *call) (*response, error) {
 		return nil, err
 	}
 	if !done {
-		return c.withSandboxes(p, claim.Filter{Pool: name, Env: c.param("name"), Owner: claim.Owner{Namespace: c.caller.Namespace}})
+		return c.withSandboxes(p, claim.Filter{Pool: name, Env: c.param("name"), Owner: claim.Owner{Namespace: namespace}})
 	}
 	return &response{status: http.StatusAccepted, body: namedResult{Name: name, Message: "pool is being deleted, and its Pods with it"}}, nil
 }

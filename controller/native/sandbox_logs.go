@@ -169,7 +169,7 @@ func (c *call) followLogs(s claim.Sandbox, q LogQuery, onlyNew bool) (*response,
 				}
 			})
 		}()
-		err := relay(ctx, events, lines, route.Done, q)
+		err := c.relay(ctx, events, lines, route.Done, q)
 		stop()
 		_ = body.Close() // wakes the reader
 		for range lines {
@@ -179,15 +179,22 @@ func (c *call) followLogs(s claim.Sandbox, q LogQuery, onlyNew bool) (*response,
 	}}, nil
 }
 
-func relay(ctx context.Context, events *eventStream, lines <-chan logEntry, ended <-chan struct{}, q LogQuery) error {
+// relay sends lines until the sandbox ends, the client goes, or the key does not work any more.
+func (c *call) relay(ctx context.Context, events *eventStream, lines <-chan logEntry, ended <-chan struct{}, q LogQuery) error {
 	alive := time.NewTicker(keepAlive)
 	defer alive.Stop()
+	every := time.NewTicker(lookAgain)
+	defer every.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ended:
 			return nil
+		case <-every.C:
+			if !c.keyWorks() {
+				return nil
+			}
 		case <-alive.C:
 			if err := events.alive(); err != nil {
 				return err

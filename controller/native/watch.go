@@ -94,7 +94,7 @@ func (l lister[T]) watch(c *call, rows func(context.Context) ([]T, error)) (*res
 		if err := s.send(watchEvent{Type: "BOOKMARK"}); err != nil {
 			return err
 		}
-		return l.follow(s, changes, func() error {
+		return l.follow(c, s, changes, func() error {
 			now, err := rows(s.ctx)
 			if err != nil {
 				return err
@@ -104,16 +104,13 @@ func (l lister[T]) watch(c *call, rows func(context.Context) ([]T, error)) (*res
 	}}, nil
 }
 
-// follow calls look after changes, and keeps the stream alive between them.
-func (l lister[T]) follow(s *eventStream, changes <-chan struct{}, look func() error) error {
+// follow calls look after changes, and keeps the stream alive between them. It ends with the client, and when the key
+// that opened it does not work any more.
+func (l lister[T]) follow(c *call, s *eventStream, changes <-chan struct{}, look func() error) error {
 	alive := time.NewTicker(keepAlive)
 	defer alive.Stop()
 	every := time.NewTicker(lookAgain)
 	defer every.Stop()
-	poll := every.C
-	if changes != nil {
-		poll = nil
-	}
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -122,12 +119,18 @@ func (l lister[T]) follow(s *eventStream, changes <-chan struct{}, look func() e
 			if err := s.alive(); err != nil {
 				return err
 			}
-		case <-poll:
+		case <-every.C:
+			if !c.keyWorks() {
+				return nil
+			}
+			if changes != nil {
+				continue
+			}
 			if err := look(); err != nil {
 				return err
 			}
 		case _, open := <-changes:
-			if !open {
+			if !open || !c.keyWorks() {
 				return nil // the client connects again and compares
 			}
 			if err := pause(s.ctx, settle); err != nil {
@@ -138,6 +141,12 @@ func (l lister[T]) follow(s *eventStream, changes <-chan struct{}, look func() e
 			}
 		}
 	}
+}
+
+// keyWorks reports whether the key of a call that lasts still works: it may have been revoked, or have expired.
+func (c *call) keyWorks() bool {
+	k, known := c.Access.Get(c.caller.KeyID)
+	return known && !k.Expired(c.Now())
 }
 
 func pause(ctx context.Context, d time.Duration) error {

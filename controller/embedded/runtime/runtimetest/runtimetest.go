@@ -5,12 +5,15 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+
+	"go.uber.org/goleak"
 
 	"navix.sh/agentbox/controller/embedded/image"
 	"navix.sh/agentbox/controller/embedded/runtime"
@@ -44,13 +47,23 @@ type buildError struct {
 
 func (e *buildError) Error() string { return e.err.Error() + "\n" + e.output }
 
-// Main runs the tests of a package that uses Launcher, and deletes the built launcher afterwards.
+// Main runs the tests of a package that uses Launcher, fails when they leave goroutines behind, and deletes the built
+// launcher.
 func Main(m *testing.M) int {
 	code := m.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	Clean()
+	return code
+}
+
+// Clean deletes the launcher that Launcher has built.
+func Clean() {
 	if path, err := build(); err == nil && os.Getenv(LauncherVariable) == "" {
 		_ = os.RemoveAll(filepath.Dir(path))
 	}
-	return code
 }
 
 // Launcher builds sandbox-init, once per test binary, and returns its path.
