@@ -274,9 +274,11 @@ func (s *session) require(ctx context.Context, api *client.Client, feature, flag
 		Hint("leave " + flag + " out; nothing was sent")
 }
 
-// page is the console page of the address; empty when there is none to link to.
+// page is the console page of the address; empty when there is none to link to, as
+// with a cluster's own API or a controller that answers in a console's place. It is
+// asked after the first answer.
 func (s *session) page(addr registry.Address) string {
-	if s.settings.Direct() {
+	if s.settings.Direct() || s.deploy.Own() {
 		return ""
 	}
 	if path := addr.ConsolePath(s.cluster); path != "" {

@@ -29,7 +29,7 @@ func (a *App) readView(cmd *cobra.Command, addr registry.Address, p printing) er
 	}
 	s, err := a.connect(cmd)
 	if addr.View.Operation == "" {
-		return a.consoleOnly(s, err, addr)
+		return a.consoleOnly(cmd.Context(), s, err, addr)
 	}
 	if err != nil {
 		return err
@@ -52,17 +52,20 @@ func (a *App) readView(cmd *cobra.Command, addr registry.Address, p printing) er
 }
 
 // consoleOnly says that the API does not serve the view, with the page that shows it.
-func (a *App) consoleOnly(s *session, connectErr error, addr registry.Address) error {
+func (a *App) consoleOnly(ctx context.Context, s *session, connectErr error, addr registry.Address) error {
 	e := clierr.New(clierr.Unsupported, "the API does not serve %s; the console shows them", addr.View.Name)
 	if connectErr == nil {
 		defer s.close()
-		if page := s.page(addr); page != "" {
-			return e.Hint(page)
+		// An answer, whatever it is, tells whether there is a console, and which cluster is meant.
+		if _, err := s.api(ctx); err == nil {
+			if page := s.page(addr); page != "" {
+				return e.Hint(page)
+			}
 		}
 	}
 	item := addr
 	item.View = nil
-	return e.Hint("abx "+quoteWords(item.Words()), "with --cluster, this names the page of the console")
+	return e.Hint("abx " + quoteWords(item.Words()))
 }
 
 // viewQuery turns the flags of a view into the query of its operation.

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"navix.sh/agentbox/cli/clierr"
@@ -29,6 +30,7 @@ const (
 	HeaderKey       = "AGENTBOX-API-KEY"
 	HeaderRequestID = "X-Request-Id"
 	HeaderSession   = "X-AgentBox-Session-Id"
+	HeaderServer    = "X-AgentBox-Server-Version"
 )
 
 // Options configures a Client.
@@ -48,6 +50,7 @@ type Client struct {
 	o    Options
 	http *http.Client
 	wait func(context.Context, time.Duration) error // between attempts
+	own  *atomic.Bool                               // an answer came from this project's controller
 }
 
 // Request is one call. Path is appended to Options.Base as it is (already encoded).
@@ -76,7 +79,7 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{o: o, http: &http.Client{Transport: transport, CheckRedirect: checkRedirect}, wait: sleep}, nil
+	return &Client{o: o, http: &http.Client{Transport: transport, CheckRedirect: checkRedirect}, wait: sleep, own: new(atomic.Bool)}, nil
 }
 
 // Close lets go of idle connections.
@@ -91,6 +94,10 @@ func (c *Client) At(base string) *Client {
 
 // Base is the address that paths are appended to.
 func (c *Client) Base() string { return c.o.Base }
+
+// Own reports whether an answer came straight from this project's controller, which
+// has no console pages to link to.
+func (c *Client) Own() bool { return c.own.Load() }
 
 // Do sends the request and reads the whole answer. Reads are tried again when the
 // connection breaks or the server is busy; writes only when the server says that it
@@ -121,6 +128,9 @@ func (c *Client) once(ctx context.Context, r Request) (*Response, time.Duration,
 		return nil, retryTransport(r.Method, err), c.transportError(limited, request, err)
 	}
 	defer answer.Body.Close()
+	if answer.Header.Get(HeaderServer) != "" {
+		c.own.Store(true)
+	}
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	if err != nil {
 		return nil, retryTransport(r.Method, err), c.transportError(limited, request, err)
