@@ -3,11 +3,12 @@ package controller
 import (
 	"context"
 	"fmt"
-	"github.com/go-logr/logr"
 	"io"
+	"log/slog"
+
+	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"log/slog"
 )
 
 func newLogger(s Settings, w io.Writer) (*slog.Logger, error) {

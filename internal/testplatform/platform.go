@@ -202,3 +202,10 @@ func (b *lockedBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.buf.String()
 }
+
+// Command runs one of the platform's programs as a user of this platform would.
+func (p *Platform) Command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(p.Bin, name), args...)
+	cmd.Env = p.Env()
+	return cmd
+}
