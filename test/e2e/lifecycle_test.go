@@ -69,7 +69,7 @@ func TestOneProcessOwnsADataDirectory(t *testing.T) {
 	}
 }
 
-func waitIdle(t *testing.T, p *testplatform.Platform, want int) {
+func waitIdle(t testing.TB, p *testplatform.Platform, want int) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for {
@@ -92,7 +92,7 @@ func waitIdle(t *testing.T, p *testplatform.Platform, want int) {
 		if time.Now().After(deadline) {
 			t.Fatalf("no %d idle Pods within a minute: %s", want, raw)
 		}
-		time.Sleep(50 * time.Millisecond) // the list is polled; there is no event to wait for over this route
+		time.Sleep(10 * time.Millisecond) // the list is polled; there is no event to wait for over this route
 	}
 }
 
@@ -148,7 +148,7 @@ func get(t *testing.T, p *testplatform.Platform, path, sandbox string) *http.Res
 	return resp
 }
 
-func native(t *testing.T, p *testplatform.Platform, path string) string {
+func native(t testing.TB, p *testplatform.Platform, path string) string {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodGet, p.Endpoint()+path, nil)
 	if err != nil {
