@@ -74,7 +74,7 @@ func connect(ctx context.Context, s Settings, log *slog.Logger) (*kubernetes, er
 		Dial: func(ctx context.Context, podIP string, port int) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", net.JoinHostPort(podIP, strconv.Itoa(port)))
 		},
-		Logs: clusterLogs(clients),
+		Logs:     clusterLogs(clients),
 		Stop:     func(context.Context) error { return nil },
 		Identity: hostname() + "_" + string(uuid.NewUUID()),
 	}, nil

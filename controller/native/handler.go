@@ -32,6 +32,7 @@ type Handler struct {
 	handlers  map[string]handlerFunc
 	ledger    *catalogue.Ledger
 	approvals *access.Approvals
+	metrics   *metrics
 }
 
 var _ http.Handler = (*Handler)(nil)
@@ -80,6 +81,9 @@ func New(o Options) (*Handler, error) {
 	}
 	if err := h.complete(); err != nil {
 		return nil, err
+	}
+	if h.metrics, err = newMetrics(o.Registerer); err != nil {
+		return nil, fmt.Errorf("native: register the metrics: %w", err)
 	}
 	return h, nil
 }
@@ -139,7 +143,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				h.writeError(rec, id, asAPIError(errors.New("panic")))
 			}
 		}
-		h.logRequest(r, id, rec.status, h.Now().Sub(started))
+		took := h.Now().Sub(started)
+		h.metrics.answered(rec.operation, rec.status, took, rec.streamed)
+		h.logRequest(r, id, rec.status, took)
 	}()
 	if r.URL.Path == "/openapi.yaml" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		rec.Header().Set("Content-Type", "application/yaml")
@@ -163,7 +169,7 @@ func (h *Handler) logRequest(r *http.Request, id string, status int, took time.D
 	h.log.Log(r.Context(), level, "request", "requestId", id, "method", r.Method, "path", r.URL.Path, "status", status, "duration", took)
 }
 
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, id string) error {
+func (h *Handler) serve(w *statusRecorder, r *http.Request, id string) error {
 	parts, err := segments(r.URL)
 	if err != nil {
 		return badParameter("escape every part of the path on its own", "%s", err)
@@ -173,6 +179,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, id string) error
 		return noRoute(r, nil)
 	}
 	op, params, allowed := h.router.match(r.Method, f.rest)
+	if op != nil {
+		w.operation = op.id
+	}
 	var caller access.Caller
 	if op == nil || !op.open {
 		// Who may not ask anything learns nothing either, not even which paths there are.
@@ -206,10 +215,11 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, id string) error
 	if err != nil {
 		return err
 	}
-	return h.respond(w, c, resp)
+	h.respond(w, c, resp)
+	return nil
 }
 
-func (h *Handler) respond(w http.ResponseWriter, c *call, resp *response) error {
+func (h *Handler) respond(w *statusRecorder, c *call, resp *response) {
 	for name, values := range resp.header {
 		w.Header()[name] = values
 	}
@@ -218,6 +228,9 @@ func (h *Handler) respond(w http.ResponseWriter, c *call, resp *response) error 
 	}
 	switch {
 	case resp.stream != nil:
+		w.streamed = true
+		h.metrics.streams.Inc()
+		defer h.metrics.streams.Dec()
 		s := newEventStream(w, c.ctx)
 		if err := resp.stream(s); err != nil && c.ctx.Err() == nil {
 			h.log.Warn("a stream ended early", "requestId", c.id, "operation", c.op.id, "error", err)
@@ -227,7 +240,6 @@ func (h *Handler) respond(w http.ResponseWriter, c *call, resp *response) error 
 	default:
 		writeJSON(w, resp.status, resp.body)
 	}
-	return nil
 }
 
 // authenticate finds out who calls, from either header of either form. Impersonation does not reach /admin.
@@ -261,7 +273,9 @@ func bearer(header string) string {
 // statusRecorder remembers what was answered, for the log, and still flushes.
 type statusRecorder struct {
 	http.ResponseWriter
-	status int
+	status    int
+	operation string
+	streamed  bool
 }
 
 func (s *statusRecorder) WriteHeader(status int) {

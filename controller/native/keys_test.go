@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -118,6 +120,24 @@ func TestAdminKeys(t *testing.T) {
 		if a := p.do(request{method: "DELETE", path: "/v1/admin/api-keys/" + id, key: p.admin}); a.status != 409 {
 			t.Errorf("the last admin key: %d %s", a.status, a.raw)
 		}
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	p := newPlatform(t, func(o *Options) { o.Registerer = registry })
+	p.get(p.alice, "/v1/auth/whoami")
+	p.get("", "/v1/auth/whoami")
+	p.get(p.alice, "/v1/nothing")
+	want := `
+# HELP agentbox_native_requests_total Requests to the native API that were answered.
+# TYPE agentbox_native_requests_total counter
+agentbox_native_requests_total{operation="GetWhoAmI",status="200"} 1
+agentbox_native_requests_total{operation="GetWhoAmI",status="401"} 1
+agentbox_native_requests_total{operation="none",status="404"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "agentbox_native_requests_total"); err != nil {
+		t.Error(err)
 	}
 }
 

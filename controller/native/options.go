@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"navix.sh/agentbox/controller/access"
@@ -38,6 +39,8 @@ type Options struct {
 	Logs      LogReader
 	Catalogue *catalogue.Catalogue
 	Logger    *slog.Logger
+	// Registerer receives the metrics; nil registers none.
+	Registerer prometheus.Registerer
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 }

@@ -61,40 +61,96 @@ var hostDirs = []struct {
 	{"var/tmp", 0o777 | os.ModeSticky, false},
 }
 
-// buildHost makes the tree of the built-in host image.
+// buildHost makes the tree of the built-in host image, unless the last one was made of the same files.
 func (s *Store) buildHost() (*Image, error) {
+	stamp, machine, err := hostStamp()
+	if err != nil {
+		return nil, err
+	}
+	record := filepath.Join(s.dir, fmt.Sprintf("host-%s-%d", stamp, s.ids.Base))
+	if sum, err := os.ReadFile(record); err == nil {
+		tree := filepath.Join(s.dir, "host-tree-"+string(sum))
+		if _, err := os.Stat(tree); err == nil {
+			return hostImage(string(sum), tree, machine), nil
+		}
+	}
 	tmp, err := os.MkdirTemp(s.dir, tmpPrefix)
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(tmp)
 	b := &treeBuilder{root: tmp, ids: s.ids, sum: sha256.New()}
-	machine, err := b.host()
-	if err != nil {
+	if err := b.host(); err != nil {
 		return nil, err
 	}
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return nil, err
 	}
 	sum := hex.EncodeToString(b.sum.Sum(nil))
-	final := filepath.Join(s.dir, "host-"+sum)
+	final := filepath.Join(s.dir, "host-tree-"+sum)
 	if err := s.adopt(tmp, final); err != nil {
 		return nil, err
 	}
+	return hostImage(sum, final, machine), writeFile(record, []byte(sum))
+}
+
+// hostStamp sums up, without reading them, the files that the host image is made of, and lists what is shown of the
+// machine beside them.
+func hostStamp() (stamp string, machine []string, err error) {
+	sum := sha256.New()
+	fmt.Fprintln(sum, hostDirs, hostFiles, etcAllowed)
+	note := func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return fs.SkipDir // what cannot be read is not copied either
+		}
+		st, err := d.Info()
+		if err == nil {
+			fmt.Fprintln(sum, path, st.Mode(), st.Size(), st.ModTime().UnixNano())
+		}
+		return nil
+	}
+	for _, d := range machineDirs {
+		st, err := os.Lstat(d)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		fmt.Fprintln(sum, d, st.Mode())
+		if st.Mode()&fs.ModeSymlink == 0 {
+			machine = append(machine, d)
+		}
+	}
+	for _, pattern := range append([]string{"skel"}, etcAllowed...) {
+		matches, err := filepath.Glob("/etc/" + pattern)
+		if err != nil {
+			return "", nil, err
+		}
+		for _, m := range matches {
+			if err := filepath.WalkDir(m, note); err != nil {
+				return "", nil, err
+			}
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)), machine, nil
+}
+
+func hostImage(sum, tree string, machine []string) *Image {
 	return &Image{
-		ID: "sha256:" + sum, Tree: final, Machine: machine,
+		ID: "sha256:" + sum, Tree: tree, Machine: machine,
 		Config: Config{
 			Cmd:        []string{"/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"},
 			Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"},
 			WorkingDir: "/home/" + UserName,
 			User:       UserName,
 		},
-	}, nil
+	}
 }
 
-func (b *treeBuilder) host() (machine []string, err error) {
+func (b *treeBuilder) host() error {
 	if err := b.dir(".", 0o755, 0); err != nil {
-		return nil, err
+		return err
 	}
 	for _, d := range hostDirs {
 		id := 0
@@ -102,7 +158,7 @@ func (b *treeBuilder) host() (machine []string, err error) {
 			id = UserID
 		}
 		if err := b.dir(d.path, d.mode, id); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, d := range machineDirs {
@@ -111,51 +167,50 @@ func (b *treeBuilder) host() (machine []string, err error) {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		case err != nil:
-			return nil, err
+			return err
 		case st.Mode()&fs.ModeSymlink != 0:
 			to, err := os.Readlink(d)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if err := b.link(d[1:], to); err != nil {
-				return nil, err
+				return err
 			}
 		default:
 			if err := b.dir(d[1:], 0o755, 0); err != nil {
-				return nil, err
+				return err
 			}
-			machine = append(machine, d)
 		}
 	}
 	if err := b.link("var/run", "/run"); err != nil {
-		return nil, err
+		return err
 	}
 	if err := b.link("etc/mtab", "/proc/mounts"); err != nil {
-		return nil, err
+		return err
 	}
 	for _, path := range slices.Sorted(maps.Keys(hostFiles)) {
 		if err := b.file(path, strings.NewReader(hostFiles[path]), 0o644, 0); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, pattern := range etcAllowed {
 		matches, err := filepath.Glob("/etc/" + pattern)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, m := range matches {
 			if err := b.copyTree(m, m[1:], 0); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
 	// A shell looks the same as on the machine.
 	for _, f := range []string{".bashrc", ".profile", ".bash_logout"} {
 		if err := b.copyTree("/etc/skel/"+f, "home/user/"+f, UserID); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
+			return err
 		}
 	}
-	return machine, nil
+	return nil
 }
 
 // buildEnvd makes the tree of the built-in envd image.

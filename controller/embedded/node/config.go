@@ -29,6 +29,9 @@ func unsupported(pod *corev1.Pod) (reason, message string) {
 	if s := spec.ShareProcessNamespace; s != nil && *s {
 		return configError, "shareProcessNamespace is not supported on this node"
 	}
+	if len(spec.ReadinessGates) > 0 {
+		return configError, "readinessGates are not supported on this node"
+	}
 	for _, v := range spec.Volumes {
 		if v.HostPath != nil {
 			return configError, fmt.Sprintf("volume %s: hostPath is refused on this node: sandboxes share nothing with the machine; use emptyDir or an image volume", v.Name)
@@ -45,6 +48,12 @@ func unsupported(pod *corev1.Pod) (reason, message string) {
 }
 
 func unsupportedContainer(c *corev1.Container) string {
+	if c.Lifecycle != nil && (c.Lifecycle.PostStart != nil || c.Lifecycle.PreStop != nil) {
+		return "lifecycle hooks are not supported on this node"
+	}
+	if len(c.VolumeDevices) > 0 {
+		return "volumeDevices are refused on this node: sandboxes have no devices of the machine"
+	}
 	sc := c.SecurityContext
 	if sc == nil {
 		return ""
@@ -201,12 +210,20 @@ func limits(r *corev1.ResourceRequirements) runtime.Limits {
 	return l
 }
 
+func (w *worker) hostAliases() string {
+	var b strings.Builder
+	for _, a := range w.pod.Spec.HostAliases {
+		b.WriteString(a.IP + "\t" + strings.Join(a.Hostnames, " ") + "\n")
+	}
+	return b.String()
+}
+
 // networkFiles are the files about names and addresses that every container gets.
 func (w *worker) networkFiles() map[string]string {
 	name := hostname(w.state.Name)
 	return map[string]string{
 		"/etc/hostname":    name + "\n",
-		"/etc/hosts":       "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n" + w.state.IP + "\t" + name + "\n",
+		"/etc/hosts":       "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n" + w.state.IP + "\t" + name + "\n" + w.hostAliases(),
 		"/etc/resolv.conf": w.agent.network.ResolvConf(w.state.Network),
 	}
 }

@@ -76,7 +76,9 @@ func (a *Agent) Logs(ctx context.Context, namespace, pod string, o *corev1.PodLo
 		}
 		out.CloseWithError(err)
 	})
+	// A reader that has gone away, or does not read any more, must not hold the agent up.
 	context.AfterFunc(ctx, func() { out.CloseWithError(ctx.Err()) })
+	context.AfterFunc(a.life, func() { out.CloseWithError(io.EOF) })
 	return r, nil
 }
 

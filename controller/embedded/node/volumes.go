@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -24,8 +25,9 @@ type volume struct {
 	memory   bool
 	size     int64
 	readOnly bool
-	empty    bool // an emptyDir on the disk
 }
+
+func (w *worker) volumeDir(name string) string { return filepath.Join(w.dir, "volumes", name) }
 
 // prepare makes the volumes of a Pod. It reports whether they are all there, and otherwise when to try again.
 func (w *worker) prepare(ctx context.Context) (time.Duration, bool) {
@@ -56,7 +58,7 @@ func (w *worker) prepare(ctx context.Context) (time.Duration, bool) {
 }
 
 func (w *worker) makeVolume(ctx context.Context, spec *corev1.Volume) (volume, error) {
-	dir := filepath.Join(w.dir, "volumes", spec.Name)
+	dir := w.volumeDir(spec.Name)
 	switch {
 	case spec.EmptyDir != nil && spec.EmptyDir.Medium == corev1.StorageMediumMemory:
 		v := volume{memory: true}
@@ -65,7 +67,7 @@ func (w *worker) makeVolume(ctx context.Context, spec *corev1.Volume) (volume, e
 		}
 		return v, nil
 	case spec.EmptyDir != nil:
-		return volume{source: dir, empty: true}, w.makeEmpty(dir)
+		return volume{source: dir}, w.makeEmpty(dir)
 	case spec.Secret != nil:
 		data, err := w.ref(ctx, "Secret", spec.Secret.SecretName, spec.Secret.Optional)
 		if err != nil {
@@ -108,16 +110,19 @@ func (w *worker) own(path string) error {
 
 // wipeVolumes replaces every emptyDir on the disk by an empty one. The old ones are deleted in the background.
 func (w *worker) wipeVolumes() error {
-	for name, v := range w.volumes {
-		if !v.empty {
+	// By the specification: an agent that has just taken the Pod over has not prepared its volumes yet.
+	for i := range w.pod.Spec.Volumes {
+		spec := &w.pod.Spec.Volumes[i]
+		if spec.EmptyDir == nil || spec.EmptyDir.Medium == corev1.StorageMediumMemory {
 			continue
 		}
-		trash := filepath.Join(w.dir, ".trash-"+name+"-"+newContainerID())
-		if err := os.Rename(v.source, trash); err != nil {
+		dir := w.volumeDir(spec.Name)
+		trash := filepath.Join(w.dir, ".trash-"+spec.Name+"-"+newContainerID())
+		if err := os.Rename(dir, trash); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		w.agent.wg.Go(func() { _ = namespaces.RemoveTree(trash) }) // goes with the Pod's directory at the latest
-		if err := w.makeEmpty(v.source); err != nil {
+		if err := w.makeEmpty(dir); err != nil {
 			return err
 		}
 	}
