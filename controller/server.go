@@ -157,7 +157,7 @@ func assemble(s Settings, kube *kubernetes, log *slog.Logger) (*platform, error)
 	nativeAPI, err := native.New(native.Options{
 		Client: direct, Claims: claims, Access: keys, ClusterID: s.ClusterID, ClusterName: s.ClusterName,
 		SystemNamespace: s.Namespace, Version: Version, PublicURL: publicURL(s), Domain: s.Domain,
-		Logs: kube.Logs, Catalogue: goods, Logger: log.With("component", "native"), Registerer: metrics,
+		Logs: kube.Logs, Catalogue: goods, Logger: log, Registerer: metrics,
 	})
 	if err != nil {
 		return nil, err
