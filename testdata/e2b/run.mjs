@@ -39,8 +39,8 @@ try {
   marked = await within(create({ metadata: { ...metadata, mark } }))
   Object.assign(sandbox, { matrixMark: mark, markedId: marked.sandboxId })
   const dir = `/tmp/matrix-${mark}`
-  const major = Number(manifest.version.split('.')[0])
-  const context = { sdk, major, sandbox, dir, template, create, reach, parallel: Number(process.env.MATRIX_PARALLEL ?? 5), thorough: process.env.MATRIX_THOROUGH === '1' }
+  const [major, minor] = manifest.version.split('.').map(Number)
+  const context = { sdk, major, minor, sandbox, dir, template, create, reach, parallel: Number(process.env.MATRIX_PARALLEL ?? 5), thorough: process.env.MATRIX_THOROUGH === '1' }
   for (const [title, run] of Object.entries(scenarios)) {
     if (only && !title.includes(only)) continue
     const begin = performance.now()
