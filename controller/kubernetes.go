@@ -46,6 +46,7 @@ type kubernetes struct {
 	Dial       claim.DialFunc
 	Logs       native.LogReader
 	Stop       func(context.Context) error
+	Failed     <-chan error // the API ended by itself; nil where that is not ours to notice
 	// Identity is who holds the leadership. It names a process on a cluster. On the embedded API it is always the
 	// same, since one process at a time owns its data: a restart need not wait for the lease of a killed predecessor.
 	Identity string
@@ -108,7 +109,7 @@ func connectEmbedded(ctx context.Context, s Settings, log *slog.Logger) (*kubern
 	}
 	return &kubernetes{
 		Name: "embedded", Config: p.Config, Kubeconfig: p.Kubeconfig, Runtime: p.Runtime,
-		Dial: p.Dial, Logs: embeddedLogs(p), Stop: p.Stop,
+		Dial: p.Dial, Logs: embeddedLogs(p), Stop: p.Stop, Failed: p.Failed(),
 		Identity: "embedded",
 	}, nil
 }

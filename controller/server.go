@@ -109,6 +109,8 @@ func Run(ctx context.Context, s Settings, out, logs io.Writer) (err error) {
 		return nil
 	case <-running.done:
 		return running.why(errors.New("the controller ended"))
+	case err := <-kube.Failed:
+		return fmt.Errorf("the Kubernetes API ended: %w", err)
 	case err := <-p.serveError:
 		return err
 	}

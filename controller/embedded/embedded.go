@@ -88,6 +88,7 @@ func Start(ctx context.Context, o Options) (_ *Platform, err error) {
 		return nil, err
 	}
 	p.Dial, p.Logs, p.Runtime = p.node.Dial, p.node.Logs, p.node.Describe()
+	p.api.ServeLogs(apiserver.LogFunc(p.Logs))
 	if err := seed(ctx, p.Config, o.DataDir, o.ClusterID); err != nil {
 		return nil, fmt.Errorf("seed the platform: %w", err)
 	}
@@ -110,6 +111,9 @@ func (p *Platform) startCollector(ctx context.Context, log *slog.Logger) error {
 	p.stopCollector = func() { cancel(); <-done }
 	return nil
 }
+
+// Failed receives the reason when the API ends by itself; the platform is of no use then.
+func (p *Platform) Failed() <-chan error { return p.api.Failed() }
 
 // Stop ends every sandbox, then the API. What is in the API stays on the disk.
 func (p *Platform) Stop(ctx context.Context) error {
