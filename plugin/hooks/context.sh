@@ -24,7 +24,7 @@ unset AGENTBOX_CONTEXT AGENTBOX_ENDPOINT AGENTBOX_CLUSTER_API AGENTBOX_API_KEY
 
 # address_of_context prints where the saved context leads; nothing when there is none.
 address_of_context() {
-	"$abx" context show "$context" --json --jq .address.value 2>/dev/null | tr -d '"'
+	"$abx" context show "$context" --jq .address.value 2>/dev/null
 }
 
 save() {
