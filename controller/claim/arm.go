@@ -21,14 +21,14 @@ const (
 	// EnvdPort is where envd listens in every sandbox.
 	EnvdPort        = 49983
 	headerInitToken = "X-Init-Token"
-	defaultUser     = "user"
 )
 
-// envdInit is the body of envd's POST /init.
+// envdInit is the body of envd's POST /init. It names no default user: envd takes `user` where the image has that
+// account and the sandbox may change to it, and its own otherwise.
 type envdInit struct {
+	SandboxID      string            `json:"sandboxId"`
 	AccessToken    string            `json:"accessToken,omitempty"`
 	EnvVars        map[string]string `json:"envVars"`
-	DefaultUser    string            `json:"defaultUser,omitempty"`
 	DefaultWorkdir string            `json:"defaultWorkdir,omitempty"`
 	Timestamp      time.Time         `json:"timestamp"`
 	LifecycleID    string            `json:"lifecycleID,omitempty"`

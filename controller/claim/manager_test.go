@@ -69,7 +69,7 @@ func TestCreateArmKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !envd.armed || envd.body.AccessToken != sb.AccessToken || envd.body.EnvVars["A"] != "1" || envd.body.DefaultUser != "user" || envd.token != token {
+	if !envd.armed || envd.body.AccessToken != sb.AccessToken || envd.body.EnvVars["A"] != "1" || envd.body.SandboxID != sb.ID || envd.token != token {
 		t.Errorf("envd got %+v", envd)
 	}
 	route, ok := m.Route(sb.ID)

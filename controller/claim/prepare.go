@@ -70,7 +70,7 @@ func (m *Manager) arm(ctx context.Context, c *claimSpec, sb *sandbox, budget tim
 	err = initEnvd(ctx, m.envd, pod.Status.PodIP, token, &envdInit{
 		AccessToken: c.secrets.Access,
 		EnvVars:     c.request.EnvVars,
-		DefaultUser: defaultUser,
+		SandboxID:   sb.id,
 		Timestamp:   now,
 		LifecycleID: sb.id,
 	})
