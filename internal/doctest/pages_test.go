@@ -49,3 +49,27 @@ func TestBlocksSayWhatTheyAre(t *testing.T) {
 		}
 	}
 }
+
+// TestTranscriptsAreCompared: what a transcript may leave open, and what it may not.
+func TestTranscriptsAreCompared(t *testing.T) {
+	got := commandsOf("$ abx envs\nname  ready\ndemo  true\n\n$ node -e \"\n    1\"\nhello\n")
+	want := []typed{{"abx envs", "name  ready\ndemo  true\n"}, {"node -e \"\n    1\"", "hello\n"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	for _, c := range []struct {
+		page, answer string
+		same         bool
+	}{
+		{"demo-…  4", "demo-x7k  12", true},
+		{"name ready", "name    ready\n\nhint: abx envs", true},
+		{"name ready", "name team", false},
+		{"hint: abx envs", "hint: abx pools", false},
+		{"hello", "", false},
+	} {
+		hints := strings.Contains(c.page, "hint: ")
+		if (plain(c.page, hints) == plain(c.answer, hints)) != c.same {
+			t.Errorf("%q and %q", c.page, c.answer)
+		}
+	}
+}

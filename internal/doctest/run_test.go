@@ -96,49 +96,79 @@ func TestShellBlocks(t *testing.T) {
 			newReader(t, p).shell(t, script.String())
 		})
 	}
-	t.Run("transcripts", func(t *testing.T) {
-		for _, path := range executed {
-			for _, b := range page(t, path).Blocks {
-				if b.Language == "console" && b.NotRun == "" {
-					transcript(t, newReader(t, p), path, b)
-				}
+	for _, path := range executed {
+		for _, b := range page(t, path).Blocks {
+			if b.Language == "console" && b.NotRun == "" {
+				t.Run(fmt.Sprintf("transcript %s:%d", path, b.Line), func(t *testing.T) {
+					r := newReader(t, p)
+					if strings.Contains(b.Text, "$ node ") {
+						r.useE2B(t)
+					}
+					transcript(t, r, path, b)
+				})
 			}
 		}
-	})
+	}
 	t.Run("JavaScript", func(t *testing.T) { javaScript(t, newReader(t, p)) })
 }
 
-// volatile are the words of an output that differ from run to run: those with a digit in them.
-var volatile = regexp.MustCompile(`\S*[0-9]\S*`)
+// volatile are the words of an output that differ from run to run, those with a digit in them, and those that a page
+// cuts short.
+var volatile = regexp.MustCompile(`\S*[0-9…]\S*`)
 
-// plain is an output without what may differ.
-func plain(text string) string {
+// plain is an output without what may differ. The hints after a table are left out where the page leaves them out.
+func plain(text string, hints bool) string {
 	var lines []string
 	for line := range strings.Lines(strings.TrimSpace(text)) {
-		lines = append(lines, volatile.ReplaceAllString(strings.Join(strings.Fields(line), " "), "#"))
+		line = strings.Join(strings.Fields(line), " ")
+		if hints || !strings.HasPrefix(line, "hint: ") && !strings.HasPrefix(line, "read: ") {
+			lines = append(lines, volatile.ReplaceAllString(line, "#"))
+		}
 	}
-	return strings.Join(lines, "\n")
+	return strings.TrimSpace(strings.Join(lines, "\n"))
 }
 
-// transcript types what follows `$ ` and compares the answers with the page.
+// typed is one command of a transcript, which goes on where lines are indented by four blanks, and what it prints.
+type typed struct{ command, output string }
+
+func commandsOf(transcript string) []typed {
+	var all []typed
+	for _, entry := range strings.Split("\n"+transcript, "\n$ ")[1:] {
+		command, output, _ := strings.Cut(entry, "\n")
+		for strings.HasPrefix(output, "    ") {
+			var line string
+			line, output, _ = strings.Cut(output, "\n")
+			command += "\n" + line
+		}
+		all = append(all, typed{command, output})
+	}
+	return all
+}
+
+// transcript types what follows `$ `, all in one shell, and compares the answers with the page.
 func transcript(t *testing.T, r *reader, path string, b markdown.Block) {
 	t.Helper()
-	for _, entry := range strings.Split("\n"+b.Text, "\n$ ")[1:] {
-		typed, want, _ := strings.Cut(entry, "\n")
-		ctx, cancel := context.WithTimeout(t.Context(), hangs)
-		out, err := r.command(ctx, "sh", "-c", strings.ReplaceAll(typed, documented, r.platform.Endpoint())).CombinedOutput()
-		cancel()
-		if failed := err != nil; failed != strings.HasPrefix(want, "error: ") {
-			t.Errorf("%s:%d: %s: %v", path, b.Line, typed, err)
-		}
-		if got := plain(string(out)); got != plain(want) {
-			t.Errorf("%s:%d: %s prints\n%s\nand the page says\n%s", path, b.Line, typed, out, want)
+	commands := commandsOf(b.Text)
+	var script strings.Builder
+	script.WriteString("exec 2>&1\n")
+	for _, c := range commands {
+		fmt.Fprintf(&script, "echo '%s'\n%s || true\n", marker, c.command)
+	}
+	answers := strings.Split(r.shell(t, script.String()), marker+"\n")[1:]
+	if len(answers) != len(commands) {
+		t.Fatalf("%s:%d: %d commands, %d answers", path, b.Line, len(commands), len(answers))
+	}
+	for i, c := range commands {
+		hints := strings.Contains(c.output, "hint: ")
+		if plain(answers[i], hints) != plain(c.output, hints) {
+			t.Errorf("%s:%d: %s prints\n%s\nand the page says\n%s", path, b.Line, c.command, answers[i], c.output)
 		}
 	}
 }
 
-// javaScript runs the snippets of the E2B guide as one program with the published package.
-func javaScript(t *testing.T, r *reader) {
+// useE2B puts the published package where the reader's programs find it.
+func (r *reader) useE2B(t *testing.T) {
+	t.Helper()
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("node is not on this machine")
 	}
@@ -156,6 +186,11 @@ func javaScript(t *testing.T, r *reader) {
 	if err := os.Symlink(module, filepath.Join(modules, "e2b")); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// javaScript runs the snippets of the E2B guide as one program with the published package.
+func javaScript(t *testing.T, r *reader) {
+	r.useE2B(t)
 	var program strings.Builder
 	for _, b := range page(t, "docs/e2b.md").Blocks {
 		if b.Language == "js" {
