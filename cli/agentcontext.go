@@ -209,9 +209,7 @@ func (a *App) describeTool(c *agentContext) {
 	for _, s := range config.List {
 		c.Environment = append(c.Environment, envInfo{s.Env, "--" + s.Flag, s.Help})
 	}
-	for _, e := range extraEnvironment {
-		c.Environment = append(c.Environment, e)
-	}
+	c.Environment = append(c.Environment, extraEnvironment...)
 	c.Auth = "A key goes into AGENTBOX_API_KEY or a saved context, never on a command line. It is sent only to the address it was saved for. abx whoami says who it is; mode agent means that platform writes wait for a person (APPROVAL_REQUIRED, exit 8: run again after the decision, or use --wait) or are never allowed (FORBIDDEN_FOR_AGENT, exit 3: stop and hand over)."
 	c.Output = &outputInfo{
 		Formats: output.Formats,

@@ -21,7 +21,6 @@ import (
 
 	"navix.sh/agentbox/cli/clierr"
 	"navix.sh/agentbox/cli/config"
-	"navix.sh/agentbox/cli/output"
 	"navix.sh/agentbox/registry"
 )
 
@@ -220,9 +219,6 @@ func (a *App) note(format string, args ...any) {
 
 // configPath is where the contexts are kept.
 func (a *App) configPath() (string, error) { return config.Path(a.Getenv) }
-
-// outIsTerminal reports whether results go to a person.
-func (a *App) outIsTerminal() bool { return output.IsTerminal(a.Out) }
 
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

@@ -262,7 +262,11 @@ func TestTimeoutAndInterruption(t *testing.T) {
 	if e := clierr.From(err); e.Exit != clierr.ExitTimeout {
 		t.Errorf("got %+v", e)
 	}
-	if _, err := f.Stream(t.Context(), Request{Method: "GET", Path: "/"}, "text/event-stream"); clierr.From(err).Exit != clierr.ExitTimeout {
+	answer, err := f.Stream(t.Context(), Request{Method: "GET", Path: "/"}, "text/event-stream")
+	if err == nil {
+		answer.Body.Close()
+	}
+	if err == nil || clierr.From(err).Exit != clierr.ExitTimeout {
 		t.Errorf("stream: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

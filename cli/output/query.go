@@ -2,6 +2,7 @@ package output
 
 import (
 	"context"
+	"errors"
 
 	"github.com/itchyny/gojq"
 
@@ -34,7 +35,8 @@ func (q *Query) Run(ctx context.Context, v any, yield func(any) error) error {
 			return nil
 		}
 		if err, failed := result.(error); failed {
-			if halt, isHalt := err.(*gojq.HaltError); isHalt && halt.Value() == nil {
+			var halt *gojq.HaltError
+			if errors.As(err, &halt) && halt.Value() == nil {
 				return nil
 			}
 			if ctx.Err() != nil {
