@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -58,8 +59,9 @@ type trackedPod struct {
 	// pod is the newest version known. It is shared and never changed in place.
 	pod  *corev1.Pod
 	gone bool
-	// pool is nil while the pool is unknown.
-	pool *trackedPool
+	// pool is nil while the pool is unknown; owner is the UID of the pool that made the Pod.
+	pool  *trackedPool
+	owner types.UID
 	// sandbox is the claim that holds the Pod.
 	sandbox *sandbox
 	// reserved is the waiting claim that is writing itself onto the Pod.
@@ -153,7 +155,11 @@ func (m *Manager) observePod(pod *corev1.Pod) {
 
 // attachPod ties a Pod to the pool its labels name.
 func (m *Manager) attachPod(p *trackedPod) {
-	name := types.NamespacedName{Namespace: p.key.Namespace, Name: p.pod.Labels[v1alpha1.LabelPool]}
+	name := types.NamespacedName{Namespace: p.key.Namespace}
+	// The label alone makes no member: anybody who may create Pods can set it.
+	if owner := metav1.GetControllerOf(p.pod); owner != nil && owner.Kind == "SandboxPool" && owner.Name == p.pod.Labels[v1alpha1.LabelPool] {
+		name.Name, p.owner = owner.Name, owner.UID
+	}
 	if p.pool != nil && p.pool.key == name {
 		return
 	}
@@ -204,7 +210,7 @@ func (m *Manager) dropPod(p *trackedPod) {
 func (m *Manager) reviewPod(p *trackedPod) {
 	if p.sandbox != nil {
 		m.reviewClaim(p.sandbox)
-	} else if p.reserved == nil && p.pod.Labels[v1alpha1.LabelSandboxID] != "" {
+	} else if p.reserved == nil && p.pool != nil && p.pod.Labels[v1alpha1.LabelSandboxID] != "" {
 		m.adopt(p)
 	}
 	if !m.claimable(p) {
@@ -221,7 +227,7 @@ func (m *Manager) reviewPod(p *trackedPod) {
 func (m *Manager) claimable(p *trackedPod) bool {
 	pod, pl := p.pod, p.pool
 	switch {
-	case p.gone, p.sandbox != nil, p.reserved != nil, pl == nil, pl.absent, pl.deleting:
+	case p.gone, p.sandbox != nil, p.reserved != nil, pl == nil, pl.absent, pl.deleting, p.owner != pl.uid:
 		return false
 	case p.refused == pod.ResourceVersion:
 		return false

@@ -59,8 +59,10 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("index Pods by pool: %w", err)
 	}
 	r := &reconciler{
-		client: mgr.GetClient(), events: mgr.GetEventRecorderFor("sandboxpool"), claims: o.Claims,
-		clock: clock.RealClock{}, expectations: newExpectations(), memory: map[types.NamespacedName]*memory{},
+		client: mgr.GetClient(), claims: o.Claims,
+		// The embedded API serves core/v1 Events only, and clusters serve both.
+		events: mgr.GetEventRecorderFor("sandboxpool"), //nolint:staticcheck
+		clock:  clock.RealClock{}, expectations: newExpectations(), memory: map[types.NamespacedName]*memory{},
 	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("sandboxpool").
 		For(&v1alpha1.SandboxPool{}, builder.WithPredicates(predicate.Or(
