@@ -77,7 +77,7 @@ func Start(ctx context.Context, o Options) (_ *Agent, err error) {
 		return nil, err
 	}
 	// Sandboxes' users pass through to the images; what is secret is closed further down.
-	for _, d := range []string{dir, filepath.Join(dir, "pods")} {
+	for _, d := range []string{dir, filepath.Join(dir, "pods"), filepath.Join(dir, "claims")} {
 		if err := os.MkdirAll(d, 0o711); err != nil {
 			return nil, err
 		}
@@ -113,6 +113,9 @@ func Start(ctx context.Context, o Options) (_ *Agent, err error) {
 	}
 	if err := a.register(ctx); err != nil {
 		return nil, fmt.Errorf("register the node: %w", err)
+	}
+	if err := a.watchClaims(ctx); err != nil {
+		return nil, err
 	}
 	return a, a.watch(ctx)
 }

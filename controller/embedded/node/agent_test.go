@@ -26,7 +26,7 @@ func TestAgent(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *bed){
 		"Node": testNode, "Runs": testRuns, "Environment": testEnvironment, "Volumes": testVolumes, "Init": testInit,
 		"Reset": testReset, "Swap": testSwap, "Crash": testCrash, "OutOfMemory": testOutOfMemory, "Errors": testErrors,
-		"Delete": testDelete, "RunToEnd": testRunToEnd, "Probes": testProbes, "Logs": testLogs,
+		"Delete": testDelete, "Claims": testClaims, "RunToEnd": testRunToEnd, "Probes": testProbes, "Logs": testLogs,
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := *b
@@ -326,6 +326,9 @@ func testErrors(t *testing.T, b *bed) {
 		"no-secret": {func(p *corev1.Pod) {
 			p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "absent"}}}}
 		}, "CreateContainerConfigError", "absent"},
+		"hooks": {func(p *corev1.Pod) {
+			p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{}}
+		}, "CreateContainerConfigError", "lifecycle"},
 		"run-as-root": {func(p *corev1.Pod) { yes := true; p.Spec.Containers[0].SecurityContext.RunAsNonRoot = &yes }, "CreateContainerConfigError", "root"},
 	} {
 		p := serverPod(name)
@@ -379,6 +382,51 @@ func testDelete(t *testing.T, b *bed) {
 	waitFor(t, "the held Pod is gone", func() bool {
 		_, err := b.client.CoreV1().Pods("default").Get(t.Context(), "held", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
+	})
+}
+
+// testClaims keeps a file in a claim over the life of a Pod, and over a reset.
+func testClaims(t *testing.T, b *bed) {
+	claims := b.client.CoreV1().PersistentVolumeClaims("default")
+	claim, err := claims.Create(t.Context(), &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "data"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"claims1", "claims2"} {
+		p := serverPod(name)
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data", ReadOnly: name == "claims2"},
+		}})
+		p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: "/data"})
+		b.create(p)
+	}
+	first, second := b.await("claims1", "ready", ready), b.await("claims2", "ready", ready)
+	b.shell(first.Status.PodIP, "echo kept > /data/file")
+	b.annotate("claims1", v1alpha1.AnnotationResetID, "once")
+	b.await("claims1", "reset", func(p *corev1.Pod) bool { return resetDone(p, "once") })
+	for _, p := range []*corev1.Pod{first, second} {
+		if out := b.shell(p.Status.PodIP, "cat /data/file"); out != "kept\n" {
+			t.Errorf("%s reads %q", p.Name, out)
+		}
+	}
+	if out := b.shell(second.Status.PodIP, "touch /data/x 2>/dev/null || echo read-only"); out != "read-only\n" {
+		t.Errorf("a read-only claim: %q", out)
+	}
+	if bound, err := claims.Get(t.Context(), "data", metav1.GetOptions{}); err != nil || bound.Status.Phase != corev1.ClaimBound {
+		t.Errorf("the claim is %+v, %v", bound.Status, err)
+	}
+	if err := claims.Delete(t.Context(), "data", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the claim's files are deleted", func() bool {
+		_, err := os.Stat(b.agent.claimDir(claim.UID))
+		return os.IsNotExist(err)
 	})
 }
 

@@ -77,7 +77,7 @@ func TestKilledAgent(t *testing.T) {
 		p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "disk", MountPath: "/disk"})
 		if name == "dies" {
 			// It ends when the test says so, without an agent.
-			p.Spec.Containers[0].Command = []string{"sh", "-c", "/mnt/agentbox/envd & while ! test -e /disk/end; do sleep 0.02; done; exit 9"}
+			p.Spec.Containers[0].Command = []string{"sh", "-c", "/mnt/agentbox/envd & while ! test -e /disk/end; do sleep 0.02; done; rm /disk/end; exit 9"}
 		}
 		b.create(p)
 		before[name] = b.await(name, "ready", ready)

@@ -80,8 +80,10 @@ func (w *worker) makeVolume(ctx context.Context, spec *corev1.Volume) (volume, e
 			return volume{}, err
 		}
 		return volume{source: dir, readOnly: true}, w.writeFiles(dir, data, spec.ConfigMap.Items, spec.ConfigMap.DefaultMode, spec.ConfigMap.Optional)
+	case spec.PersistentVolumeClaim != nil:
+		return w.claimVolume(ctx, spec.PersistentVolumeClaim)
 	}
-	return volume{}, fmt.Errorf("volumes of this type are not supported on this node; use emptyDir, secret, configMap or image")
+	return volume{}, fmt.Errorf("volumes of this type are not supported on this node; use emptyDir, secret, configMap, persistentVolumeClaim or image")
 }
 
 func (w *worker) makeEmpty(dir string) error {
