@@ -146,14 +146,14 @@ func assemble(s Settings, kube *kubernetes, log *slog.Logger) (*platform, error)
 	if err := mgr.Add(claims); err != nil {
 		return nil, err
 	}
-	if err := env.Setup(mgr, env.Options{ClusterID: s.ClusterID}); err != nil {
+	goods, err := catalogue.Load(s.Catalogue)
+	if err != nil {
+		return nil, err
+	}
+	if err := env.Setup(mgr, env.Options{ClusterID: s.ClusterID, Size: goods.Size}); err != nil {
 		return nil, err
 	}
 	if err := pool.Setup(mgr, pool.Options{Claims: claims}); err != nil {
-		return nil, err
-	}
-	goods, err := catalogue.Load(s.Catalogue)
-	if err != nil {
 		return nil, err
 	}
 	nativeAPI, err := native.New(native.Options{

@@ -132,6 +132,27 @@ func (c *Catalogue) Type(name string) (InstanceType, bool) {
 	return c.InstanceTypes[i], true
 }
 
+// Size is an instance type times a multiplier (below 1 counts as 1). The bool is false for a type that is not declared.
+func (c *Catalogue) Size(instanceType string, multiplier int32) (corev1.ResourceRequirements, bool) {
+	t, known := c.Type(instanceType)
+	if !known {
+		return corev1.ResourceRequirements{}, false
+	}
+	times := func(l corev1.ResourceList) corev1.ResourceList {
+		if len(l) == 0 {
+			return nil
+		}
+		out := corev1.ResourceList{}
+		for name, q := range l {
+			q = q.DeepCopy()
+			q.Mul(int64(max(multiplier, 1)))
+			out[name] = q
+		}
+		return out
+	}
+	return corev1.ResourceRequirements{Requests: times(t.BaseResources.Requests), Limits: times(t.BaseResources.Limits)}, true
+}
+
 // QuotaOn reports whether quotas are in use.
 func (c *Catalogue) QuotaOn() bool { return gate(c.FeatureGates.Quota, len(c.Quotas) > 0) }
 

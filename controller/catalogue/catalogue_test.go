@@ -23,6 +23,26 @@ func TestSample(t *testing.T) {
 	}
 }
 
+func TestSize(t *testing.T) {
+	c, err := Parse([]byte("instanceTypes: [{name: small, baseResources: {requests: {cpu: 500m}, limits: {cpu: '1', memory: 2Gi}}}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for multiplier, want := range map[int32]string{0: "1 2Gi 500m", 1: "1 2Gi 500m", 3: "3 6Gi 1500m"} {
+		r, ok := c.Size("small", multiplier)
+		got := r.Limits.Cpu().String() + " " + r.Limits.Memory().String() + " " + r.Requests.Cpu().String()
+		if !ok || got != want {
+			t.Errorf("times %d: %s %v, want %s", multiplier, got, ok, want)
+		}
+	}
+	if _, ok := c.Size("large", 1); ok {
+		t.Error("an undeclared type has a size")
+	}
+	if got := c.InstanceTypes[0].BaseResources.Limits.Cpu().String(); got != "1" {
+		t.Errorf("the type itself became %s", got)
+	}
+}
+
 func TestNothingDeclared(t *testing.T) {
 	for name, load := range map[string]func() (*Catalogue, error){
 		"no path":    func() (*Catalogue, error) { return Load("") },

@@ -28,10 +28,10 @@ const (
 	labelQuota = v1alpha1.Prefix + "quota" // the quota's id
 	labelFile  = v1alpha1.Prefix + "quota-from-file"
 
-	annotationName     = v1alpha1.Prefix + "quota-name"
-	annotationTeam     = v1alpha1.Prefix + "quota-team"
-	annotationUser     = v1alpha1.Prefix + "quota-user"
-	annotationHeld     = v1alpha1.Prefix + "quota-held"
+	annotationName = v1alpha1.Prefix + "quota-name"
+	annotationTeam = v1alpha1.Prefix + "quota-team"
+	annotationUser = v1alpha1.Prefix + "quota-user"
+	annotationHeld = v1alpha1.Prefix + "quota-held"
 
 	hardPrefix  = "instancetype.agentbox.navix.sh/"
 	quotaPrefix = "quota-"

@@ -6,8 +6,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -221,12 +223,8 @@ func (c *call) editablePool(env *v1alpha1.SandboxEnv, m *v1alpha1.Member) poolBo
 
 // impliedSize reports whether a member's resources are just what its instance type is.
 func (c *call) impliedSize(m *v1alpha1.Member) bool {
-	t, known := c.Catalogue.Type(m.Config.InstanceType)
-	if !known || m.Config.InlineResources == nil {
-		return false
-	}
-	envelope := envelopeOf(t, m.Config.Multiplier)
-	return sameList(envelope.Requests, m.Config.InlineResources.Requests) && sameList(envelope.Limits, m.Config.InlineResources.Limits)
+	size, known := c.Catalogue.Size(m.Config.InstanceType, ptr.Deref(m.Config.Multiplier, 1))
+	return known && m.Config.InlineResources != nil && equality.Semantic.DeepEqual(size, *m.Config.InlineResources)
 }
 
 // poolTag is the version of a pool's desired state.

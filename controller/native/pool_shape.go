@@ -4,10 +4,12 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"navix.sh/agentbox/controller/access"
 	"navix.sh/agentbox/controller/api/v1alpha1"
 	"navix.sh/agentbox/controller/catalogue"
+	"navix.sh/agentbox/controller/env"
 )
 
 // shape is what a pool's body comes to: the size of its Pods, and the quota that is charged for it.
@@ -52,7 +54,7 @@ func (c *call) poolShape(body poolBody, sizing catalogue.PoolSizing) (shape, err
 		if m := body.Multiplier; m != nil && t.MaxMultiplier > 0 && *m > t.MaxMultiplier {
 			return shape{}, badBody("add more replicas instead", "multiplier is %d, and %s allows at most %d", *m, t.Name, t.MaxMultiplier)
 		}
-		s.resources = envelopeOf(t, body.Multiplier)
+		s.resources, _ = c.Catalogue.Size(t.Name, ptr.Deref(body.Multiplier, 1))
 		if body.InlineResources != nil {
 			if err := within(*body.InlineResources, s.resources); err != nil {
 				return shape{}, err
@@ -64,9 +66,9 @@ func (c *call) poolShape(body poolBody, sizing catalogue.PoolSizing) (shape, err
 	if body.InlineResources != nil {
 		s.resources = *body.InlineResources
 	}
-	var sized bool
-	if s.key, sized = resourceKey(s.resources); !sized {
-		return shape{}, badBody(see, "the size of a Pod is missing: give inlineResources with cpu or memory, or an instanceType")
+	var err error
+	if s.key, err = env.ResourceKey(s.resources); err != nil {
+		return shape{}, badBody(see, "%s", err)
 	}
 	if quota == "" {
 		return s, nil
@@ -100,27 +102,6 @@ func (c *call) quota(name string) (*catalogue.State, error) {
 		names = append(names, all[i].Name)
 	}
 	return nil, badBody(nearest("quotas", name, names), "label %s: there is no quota %q", v1alpha1.LabelQuotaURL, name)
-}
-
-// envelopeOf is an instance type times its multiplier.
-func envelopeOf(t catalogue.InstanceType, multiplier *int32) corev1.ResourceRequirements {
-	n := int64(1)
-	if multiplier != nil && *multiplier > 1 {
-		n = int64(*multiplier)
-	}
-	times := func(l corev1.ResourceList) corev1.ResourceList {
-		if len(l) == 0 {
-			return nil
-		}
-		out := corev1.ResourceList{}
-		for name, q := range l {
-			q = q.DeepCopy()
-			q.Mul(n)
-			out[name] = q
-		}
-		return out
-	}
-	return corev1.ResourceRequirements{Requests: times(t.BaseResources.Requests), Limits: times(t.BaseResources.Limits)}
 }
 
 // within refuses what is larger than the envelope in any dimension, or asks for one that it does not have.

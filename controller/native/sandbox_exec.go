@@ -62,7 +62,7 @@ func execCommand(c *call) (*response, error) {
 	switch {
 	case err == nil:
 		return ok(result), nil
-	case c.ctx.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case c.ctx.Err() == nil && (errors.Is(ctx.Err(), context.DeadlineExceeded) || connect.CodeOf(err) == connect.CodeDeadlineExceeded):
 		return nil, refuse(http.StatusGatewayTimeout, codeTimeout, "give it a longer timeoutSeconds, or run it with an E2B SDK",
 			"the command did not end within %s and was stopped", timeout)
 	}
