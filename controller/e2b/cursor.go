@@ -38,6 +38,9 @@ func parseCursor(token string, ascending bool) (cursor, error) {
 	if c.At, err = time.Parse(time.RFC3339Nano, parts[0]); err != nil {
 		return cursor{}, bad
 	}
+	if year := c.At.UTC().Year(); year < 0 || year > 9999 {
+		return cursor{}, bad // has no spelling in UTC
+	}
 	c.ID = parts[1]
 	return c, nil
 }

@@ -138,6 +138,8 @@ func FuzzCursor(f *testing.F) {
 	f.Add(cursor{At: time.Unix(1, 5), ID: "i1"}.String())
 	f.Add(cursor{At: time.Unix(1, 5), ID: "i1", Ascending: true}.String())
 	f.Add(base64.RawURLEncoding.EncodeToString([]byte("2026-01-01T00:00:00Z__a__b__asc")))
+	f.Add(base64.RawURLEncoding.EncodeToString([]byte("0000-01-01T00:00:00+23:59__a")))
+	f.Add(base64.RawURLEncoding.EncodeToString([]byte("9999-12-31T23:59:59-01:00__a")))
 	f.Fuzz(func(t *testing.T, token string) {
 		for _, ascending := range []bool{true, false} {
 			c, err := parseCursor(token, ascending)
