@@ -6,7 +6,7 @@ LDFLAGS   := -s -w -X navix.sh/agentbox/cli.Version=$(VERSION) -X navix.sh/agent
 LINTER    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 TESTFLAGS ?= -race -timeout 20m
 
-.PHONY: help up build test lint generate bench release clean
+.PHONY: help up build test lint generate bench release site clean
 
 help: ## show the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ bench: build ## the published figures, each beside its baseline
 
 release: ## reproducible archives, checksums, signatures and SBOM in dist/
 	@GO='$(GO)' VERSION='$(VERSION)' sh scripts/release.sh
+
+site: ## the documentation as a site in dist/site (needs npm)
+	@sh scripts/site.sh
 
 clean: ## remove what make built
 	rm -rf bin dist
