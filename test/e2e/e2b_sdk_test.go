@@ -92,7 +92,7 @@ func report(t *testing.T, r run) {
 		t.Run(scenario, func(t *testing.T) {
 			switch {
 			case res.Absent != "":
-				t.Skipf("this release has no %s", res.Absent)
+				t.Skipf("this release: %s", res.Absent)
 			case !res.OK:
 				t.Errorf("after %d ms: %s", res.Millis, res.Error)
 			}

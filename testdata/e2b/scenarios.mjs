@@ -48,7 +48,7 @@ export const scenarios = {
   'create and info': async ({ sandbox, template }) => {
     assert.match(sandbox.sandboxId, /^[a-z0-9]+$/)
     assert.equal(await sandbox.isRunning(), true)
-    if (!sandbox.getInfo) absent('getInfo')
+    if (!sandbox.getInfo) absent('no getInfo')
     const info = await sandbox.getInfo()
     assert.equal(info.sandboxId, sandbox.sandboxId)
     assert.equal(info.templateId, template)
@@ -99,7 +99,7 @@ export const scenarios = {
   },
 
   'closing standard input': async ({ sandbox }) => {
-    if (!sandbox.commands.closeStdin) absent('closeStdin')
+    if (!sandbox.commands.closeStdin) absent('no closeStdin')
     const handle = await sandbox.commands.run('cat', { background: true, stdin: true })
     await sandbox.commands.sendStdin(handle.pid, 'to the end')
     await sandbox.commands.closeStdin(handle.pid)
@@ -198,7 +198,7 @@ export const scenarios = {
 
   'timeout and connect': async ({ sdk, sandbox }) => {
     const end = async () => (await sandbox.getInfo()).endAt.getTime()
-    if (!sandbox.getInfo) absent('getInfo')
+    if (!sandbox.getInfo) absent('no getInfo')
     await sandbox.setTimeout(600_000)
     const long = await end()
     assert.ok(Math.abs(long - Date.now() - 600_000) < 30_000, `ends at ${new Date(long)}`)
@@ -211,7 +211,7 @@ export const scenarios = {
 
   // The two meanings of a timeout. Asking whether a sandbox runs is no activity; running a command is.
   'idle and absolute timeout': async ({ create, thorough }) => {
-    if (!thorough) absent('need to repeat it: the newest release covers it')
+    if (!thorough) absent('not run')
     const life = 3000
     const begin = Date.now()
     const idle = await create({ timeoutMs: life })
@@ -236,7 +236,7 @@ export const scenarios = {
   },
 
   'metrics': async ({ sandbox }) => {
-    if (!sandbox.getMetrics) absent('getMetrics')
+    if (!sandbox.getMetrics) absent('no getMetrics')
     const points = await sandbox.getMetrics()
     assert.ok(points.length >= 1 && points[0].cpuCount >= 1, JSON.stringify(points))
   },
@@ -307,7 +307,7 @@ export const scenarios = {
     let ended
     handle.wait().catch((error) => (ended = error))
     await until(async () => ended?.exitCode === 9 || (await reach(sandbox, port, '/')).status === 200, 'the server')
-    if (ended?.exitCode === 9) absent('a web server in the image')
+    if (ended?.exitCode === 9) absent('no web server in the image')
     assert.equal(await (await reach(sandbox, port, '/index.html')).text(), 'from the port')
     await handle.kill()
   },

@@ -1,7 +1,7 @@
 // Turns results of matrix.mjs into a Markdown table: a row a scenario, a column a package.
 const cell = (result) => {
   if (!result) return '–'
-  if (result.absent) return `no ${result.absent}`
+  if (result.absent) return result.absent
   return result.ok ? 'yes' : 'NO'
 }
 
