@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -14,13 +15,25 @@ import (
 func clientEnvPath(dataDir string) string { return filepath.Join(dataDir, "client.env") }
 
 // writeClientEnv writes client.env whole or not at all, readable by its owner only: it holds a key.
-func writeClientEnv(dataDir, endpoint, key, kubeconfig string) error {
+func writeClientEnv(s Settings, endpoint, key, kubeconfig string, addr net.Addr) error {
+	dataDir := s.DataDir
 	lines := []string{
 		"AGENTBOX_ENDPOINT=" + shellQuote(endpoint),
 		"AGENTBOX_API_KEY=" + shellQuote(key),
 		"E2B_API_URL=" + shellQuote(endpoint+"/e2b"),
 		"E2B_SANDBOX_URL=" + shellQuote(endpoint),
 		"E2B_API_KEY=" + shellQuote(strings.Replace(key, "agbx_", "e2b_", 1)),
+	}
+	if s.Domain != "" {
+		// Some SDK features address sandboxes by host name only; the domain may carry a port.
+		domain := s.Domain
+		if tcp, ok := addr.(*net.TCPAddr); ok && s.PublicURL == "" && !strings.Contains(domain, ":") {
+			domain = net.JoinHostPort(domain, strconv.Itoa(tcp.Port))
+		}
+		lines = append(lines, "E2B_DOMAIN="+shellQuote(domain))
+	}
+	if s.TLSSelfSigned {
+		lines = append(lines, "NODE_EXTRA_CA_CERTS="+shellQuote(authorityFile(s)))
 	}
 	if kubeconfig != "" {
 		lines = append(lines, "KUBECONFIG="+shellQuote(kubeconfig))

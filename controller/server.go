@@ -96,7 +96,7 @@ func Run(ctx context.Context, s Settings, out, logs io.Writer) (err error) {
 		return running.why(errors.New("the controller ended before it was ready"))
 	}
 	endpoint := publicEndpoint(s, scheme, listener.Addr())
-	if err := writeClientEnv(s.DataDir, endpoint, key, kube.Kubeconfig); err != nil {
+	if err := writeClientEnv(s, endpoint, key, kube.Kubeconfig, listener.Addr()); err != nil {
 		return err
 	}
 	p.ready.Store(true)
@@ -169,7 +169,7 @@ func assemble(s Settings, kube *kubernetes, log *slog.Logger) (*platform, error)
 	}
 	e2bAPI := e2b.New(e2b.Options{
 		Claims: claims, Access: keys, Envs: mgr.GetCache(), ClusterID: s.ClusterID, Domain: s.Domain,
-		Logs: sandboxLogs(kube.Logs), Logger: log.With("component", "e2b"),
+		Logs: sandboxLogs(kube.Logs), Logger: log.With("component", "e2b"), Registerer: metrics,
 	})
 	gate := gateway.New(gateway.Options{Claims: claims, Access: keys, Domain: s.Domain, Logger: log.With("component", "gateway")})
 

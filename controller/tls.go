@@ -16,7 +16,7 @@ func tlsConfig(s Settings, out io.Writer) (*tls.Config, error) {
 	case s.TLSCert != "":
 		return gateway.CertificateFiles(s.TLSCert, s.TLSKey)
 	case s.TLSSelfSigned:
-		own, err := gateway.NewSelfSigned(filepath.Join(s.DataDir, "tls"), s.Domain)
+		own, err := gateway.NewSelfSigned(tlsDir(s), s.Domain)
 		if err != nil {
 			return nil, err
 		}
@@ -25,3 +25,8 @@ func tlsConfig(s Settings, out io.Writer) (*tls.Config, error) {
 	}
 	return nil, nil
 }
+
+func tlsDir(s Settings) string { return filepath.Join(s.DataDir, "tls") }
+
+// authorityFile is the certificate of the self-made authority, which clients have to trust.
+func authorityFile(s Settings) string { return filepath.Join(tlsDir(s), "ca.crt") }
