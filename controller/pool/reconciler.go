@@ -296,7 +296,7 @@ func (p *pass) ensureInitSecret(ctx context.Context) error {
 func (p *pass) unpin(ctx context.Context, pod *corev1.Pod) error {
 	pod = pod.DeepCopy()
 	controllerutil.RemoveFinalizer(pod, v1alpha1.FinalizerPod)
-	return ignoreConflict(client.IgnoreNotFound(p.client.Update(ctx, pod)))
+	return ignoreConflict(client.IgnoreNotFound(p.client.Update(ctx, pod))) // a Pod's event brings the reconciler back
 }
 
 // finalize deletes every Pod of a pool that is being deleted, whatever it does, and then lets the pool go. The
@@ -321,7 +321,13 @@ func (p *pass) finalize(ctx context.Context, creating int) error {
 	if !controllerutil.RemoveFinalizer(p.pool, v1alpha1.FinalizerPool) {
 		return nil
 	}
-	return ignoreConflict(client.IgnoreNotFound(p.client.Update(ctx, p.pool)))
+	err := client.IgnoreNotFound(p.client.Update(ctx, p.pool))
+	if apierrors.IsConflict(err) {
+		// The cache lags behind the last status write, whose event does not bring the reconciler back.
+		p.lookAgain(settleTime)
+		return nil
+	}
+	return err
 }
 
 // publish writes the status, once a pass, and only when it says something new. A busy pool's counts are written at
@@ -356,7 +362,7 @@ func (p *pass) publish(ctx context.Context) error {
 	return nil
 }
 
-// ignoreConflict drops a lost optimistic lock: the newer version's event brings the reconciler back.
+// ignoreConflict drops a lost optimistic lock, for callers that look again.
 func ignoreConflict(err error) error {
 	if apierrors.IsConflict(err) {
 		return nil
