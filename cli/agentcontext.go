@@ -233,6 +233,9 @@ var extraEnvironment = []envInfo{
 	{"SSL_CERT_FILE", "", "more certificate authorities, in addition to the system's"},
 	{"HTTPS_PROXY", "", "proxy; NO_PROXY excepts hosts"},
 	{"NO_COLOR", "", "no colour"},
+	{"AGBX_CLI_BASE", "", "where upgrade finds releases, instead of the built-in address"},
+	{"AGBX_CLI_PUBLIC_KEY", "", "PEM file of the release key, instead of the built-in one"},
+	{"AGBX_NO_UPDATE_NOTICE", "", "1: never say that a newer release is there"},
 	{"XDG_CONFIG_HOME", "", "contexts are in abx/config.json below it"},
 }
 
