@@ -76,7 +76,7 @@ func (r *testRegistry) push(t *testing.T, ref string, layers ...v1.Layer) string
 		t.Fatal(err)
 	}
 	if img, err = mutate.Config(img, v1.Config{
-		Entrypoint: []string{"/entry"}, Cmd: []string{"arg"}, Env: []string{"A=b"}, WorkingDir: "/work", User: "me",
+		Entrypoint: []string{"/entry"}, Cmd: []string{"arg"}, Env: []string{"A=b"}, WorkingDir: "/srv/app", User: "me",
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestPull(t *testing.T) {
 	if got := list(t, img.Tree); !strings.HasSuffix(got, " new=2") || strings.Contains(got, "old") {
 		t.Errorf("the tree is %q", got)
 	}
-	if img.ID != digest || img.Config.Entrypoint[0] != "/entry" || img.Config.WorkingDir != "/work" || img.Config.Env[0] != "A=b" {
+	if img.ID != digest || img.Config.Entrypoint[0] != "/entry" || img.Config.WorkingDir != "/srv/app" || img.Config.Env[0] != "A=b" {
 		t.Errorf("the image is %+v", img)
 	}
 	if u, home, err := img.LookupUser(img.Config.User); err != nil || u.UID != 7 || u.GID != 8 || home != "/home/me" {
