@@ -27,8 +27,6 @@ type operation struct {
 	pathParams []string
 	// body is the schema of the JSON body, nil when the operation takes none.
 	body *openapi3.Schema
-	// success is the declared 2xx status of the act itself (not of its dry run, where they differ).
-	success int
 }
 
 // document is openapi/native.yaml, read.
@@ -79,16 +77,10 @@ func newOperation(spec *openapi3.T, path string, item *openapi3.PathItem, method
 			o.body = media.Schema.Value
 		}
 	}
-	for status := range op.Responses.Map() {
-		var code int
-		if _, err := fmt.Sscanf(status, "2%02d", &code); err == nil {
-			o.success = max(o.success, 200+code)
-		}
-	}
 	return o
 }
 
-// enum returns the closed set of a query parameter, or nil.
+// enumOf returns the closed set of a query parameter, or nil.
 func enumOf(s *openapi3.Schema) []string {
 	if s == nil {
 		return nil
