@@ -15,8 +15,8 @@ import (
 
 const sha256Hash = crypto.SHA256
 
-// archiveSkills packs the rendered skills: sorted names, no times, no owners.
-func archiveSkills(dir, path string) error {
+// archive packs a folder: sorted names, no times, no owners.
+func archive(dir, path string) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
@@ -26,7 +26,7 @@ func archiveSkills(dir, path string) error {
 	if err != nil {
 		return err
 	}
-	archive := tar.NewWriter(zip)
+	packed := tar.NewWriter(zip)
 	root := os.DirFS(dir)
 	err = fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -36,16 +36,16 @@ func archiveSkills(dir, path string) error {
 		if err != nil {
 			return err
 		}
-		if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(raw)), Format: tar.FormatUSTAR}); err != nil {
+		if err := packed.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(raw)), Format: tar.FormatUSTAR}); err != nil {
 			return err
 		}
-		_, err = archive.Write(raw)
+		_, err = packed.Write(raw)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := archive.Close(); err != nil {
+	if err := packed.Close(); err != nil {
 		return err
 	}
 	if err := zip.Close(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +19,15 @@ func checkout(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), name)
-	for _, file := range append(sources(t, root), "go.mod", "go.sum", "install.sh") {
+	files := append(sources(t, root), "go.mod", "go.sum", "install.sh")
+	manifests, err := filesBelow(filepath.Join(root, "deploy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range manifests {
+		files = append(files, filepath.Join("deploy", file))
+	}
+	for _, file := range files {
 		target := filepath.Join(dir, file)
 		raw, err := os.ReadFile(filepath.Join(root, file))
 		if err == nil {
@@ -32,6 +41,17 @@ func checkout(t *testing.T, name string) string {
 		}
 	}
 	return dir
+}
+
+// filesBelow are the names of all files below a folder, relative to it.
+func filesBelow(dir string) (names []string, err error) {
+	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			names = append(names, name)
+		}
+		return err
+	})
+	return names, err
 }
 
 // sources are the files of this module that abx consists of.

@@ -1,4 +1,4 @@
-// Command release builds everything a release consists of: binaries for every platform, the skills archive, an SBOM,
+// Command release builds everything a release consists of: binaries for every platform, the skills and the manifests, an SBOM,
 // checksums and their signature, and an install.sh that knows the release's key and address. Two runs on one commit
 // write the same bytes.
 package main
@@ -76,7 +76,8 @@ func run(programs []target, version, out, keyFile, base string) error {
 		write func(path string) error
 	}{
 		{"VERSION", func(p string) error { return os.WriteFile(p, []byte(version+"\n"), 0o644) }},
-		{"skills.tar.gz", func(p string) error { return archiveSkills("skills/dist", p) }},
+		{"skills.tar.gz", func(p string) error { return archive("skills/dist", p) }},
+		{"deploy.tar.gz", func(p string) error { return archive("deploy", p) }},
 		{"sbom.cdx.json", func(p string) error { return writeSBOM(p, out, version, files) }},
 		{"install.sh", func(p string) error { return writeInstaller("install.sh", p, base, public) }},
 	} {

@@ -81,7 +81,8 @@ func TestRelease(t *testing.T) {
 	served.Store(&first)
 	opensslAgrees(t, first)
 	sbomIsTrue(t, filepath.Join(first, "sbom.cdx.json"))
-	skillsArePacked(t, filepath.Join(first, "skills.tar.gz"))
+	isPacked(t, filepath.Join(first, "skills.tar.gz"), "skills/dist")
+	isPacked(t, filepath.Join(first, "deploy.tar.gz"), "deploy")
 
 	home := t.TempDir()
 	installed := filepath.Join(home, ".local", "bin", "abx")
@@ -202,7 +203,8 @@ func sbomIsTrue(t *testing.T, path string) {
 	}
 }
 
-func skillsArePacked(t *testing.T, path string) {
+// isPacked: the archive holds the files of a folder and nothing about who packed them when.
+func isPacked(t *testing.T, path, dir string) {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
@@ -213,26 +215,30 @@ func skillsArePacked(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	count := 0
-	for archive := tar.NewReader(zip); ; count++ {
-		header, err := archive.Next()
+	left, err := filesBelow(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for packed := tar.NewReader(zip); ; {
+		header, err := packed.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw, err := io.ReadAll(archive)
-		want, err2 := os.ReadFile(filepath.Join("skills", "dist", header.Name))
+		raw, err := io.ReadAll(packed)
+		want, err2 := os.ReadFile(filepath.Join(dir, header.Name))
 		if err = errors.Join(err, err2); err != nil || !bytes.Equal(raw, want) {
 			t.Errorf("%s: %v, or it differs", header.Name, err)
 		}
 		if header.ModTime.Unix() != 0 || header.Uid != 0 || header.Uname != "" {
 			t.Errorf("%s tells when and by whom it was packed: %+v", header.Name, header)
 		}
+		left = slices.DeleteFunc(left, func(name string) bool { return name == header.Name })
 	}
-	if count != 9 {
-		t.Errorf("%d skills in the archive", count)
+	if len(left) > 0 {
+		t.Errorf("%s lacks %v", path, left)
 	}
 }
 
