@@ -185,3 +185,37 @@ func sandboxProcesses(t *testing.T, p *testplatform.Platform) []string {
 	}
 	return out
 }
+
+// TestEnvironmentComesAndGoes creates an environment with a pool, uses it and deletes it, with abx alone.
+func TestEnvironmentComesAndGoes(t *testing.T) {
+	p := testplatform.Start(t)
+	dir := t.TempDir()
+	file := func(name, body string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	env := file("env.json", `{"name":"demo","templateRef":{"name":"default"},"overrides":{"podCreationImagePolicy":"PoolDefaultImage"}}`)
+	pool := file("pool.yaml", "replicas: 2\ninlineResources:\n  requests: {cpu: 100m, memory: 256Mi}\n  limits: {cpu: 100m, memory: 256Mi}\n")
+	for range 2 { // twice: a name that was used is free again
+		abx(t, p, "create", "envs", "-f", env)
+		abx(t, p, "create", "envs", "demo", "pools", "-f", pool, "--wait")
+		id := e2b(t, p, http.MethodPost, "/v2/sandboxes", `{"templateID":"demo"}`, http.StatusCreated)["sandboxID"].(string)
+		abx(t, p, "delete", "envs", "demo", "--wait", "--timeout", "1m")
+		if record := native(t, p, "/v1/sandboxes/"+id); !strings.Contains(record, `"status":"Failed"`) {
+			t.Errorf("the sandbox of the deleted environment reads %s", record)
+		}
+	}
+}
+
+// abx runs the command line as a user of this platform and returns what it printed.
+func abx(t testing.TB, p *testplatform.Platform, args ...string) string {
+	t.Helper()
+	out, err := p.Command("abx", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("abx %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
