@@ -38,6 +38,9 @@ func (m *Manager) create(caller context.Context, r Request) (Sandbox, error) {
 	default:
 		return Sandbox{}, &Error{Code: CodeInternal, Message: "the claim path is not ready yet", Hint: "try again in a moment", RetryAfter: time.Second}
 	}
+	if err := m.life.Err(); err != nil {
+		return Sandbox{}, err // explained as a controller that stops
+	}
 	c, err := m.newClaim(&r)
 	if err != nil {
 		return Sandbox{}, err
