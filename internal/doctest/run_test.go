@@ -169,16 +169,7 @@ func transcript(t *testing.T, r *reader, path string, b markdown.Block) {
 // useE2B puts the published package where the reader's programs find it.
 func (r *reader) useE2B(t *testing.T) {
 	t.Helper()
-	if _, err := exec.LookPath("node"); err != nil {
-		t.Skip("node is not on this machine")
-	}
-	module, err := filepath.Abs(root + "testdata/e2b/node_modules/e2b-2.51")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(module); err != nil {
-		t.Skip("the e2b package is not there: npm ci in testdata/e2b")
-	}
+	module := filepath.Join(testplatform.E2BPackages(t), "e2b-2.51")
 	modules := filepath.Join(r.dir, "node_modules")
 	if err := os.MkdirAll(modules, 0o755); err != nil {
 		t.Fatal(err)

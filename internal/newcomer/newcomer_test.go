@@ -2,7 +2,6 @@ package newcomer
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -113,16 +112,7 @@ func (a *agent) step(template string) {
 
 // sandbox runs the JavaScript of an env's documentation with the published package.
 func (a *agent) sandbox(t *testing.T, docs, key string) {
-	if _, err := exec.LookPath("node"); err != nil {
-		t.Skip("node is not on this machine")
-	}
-	module, err := filepath.Abs("../../testdata/e2b/node_modules/e2b-2.51")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(module); err != nil {
-		t.Skip("the e2b package is not there: npm ci in testdata/e2b")
-	}
+	module := filepath.Join(testplatform.E2BPackages(t), "e2b-2.51")
 	modules := filepath.Join(a.home, "node_modules")
 	if err := os.MkdirAll(modules, 0o755); err != nil {
 		t.Fatal(err)

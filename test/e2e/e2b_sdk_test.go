@@ -52,7 +52,7 @@ func TestE2BPackages(t *testing.T) {
 	if err != nil {
 		t.Skip("node is not on the PATH: the published E2B packages need it")
 	}
-	install(t)
+	testplatform.E2BPackages(t)
 	p := testplatform.Start(t, "--domain", domain, "--tls-self-signed")
 	authority := filepath.Join(p.DataDir, "tls", "ca.crt")
 	scaleDefaultPool(t, p, authority)
@@ -97,30 +97,6 @@ func report(t *testing.T, r run) {
 				t.Errorf("after %d ms: %s", res.Millis, res.Error)
 			}
 		})
-	}
-}
-
-// install puts the pinned packages beside their lock file, once.
-func install(t *testing.T) {
-	t.Helper()
-	lock, err := os.ReadFile(filepath.Join(matrixFolder, "package-lock.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	stamp := filepath.Join(matrixFolder, "node_modules", ".installed-lock.json")
-	if have, err := os.ReadFile(stamp); err == nil && bytes.Equal(have, lock) {
-		return
-	}
-	cmd := exec.CommandContext(t.Context(), "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
-	cmd.Dir = matrixFolder
-	if out, err := cmd.CombinedOutput(); err != nil {
-		if os.Getenv("AGENTBOX_REQUIRE_E2B_PACKAGES") != "" {
-			t.Fatalf("npm ci in testdata/e2b: %v\n%s", err, out)
-		}
-		t.Skipf("the E2B packages of testdata/e2b/package-lock.json are not installed and npm cannot fetch them: %v\n%s", err, out)
-	}
-	if err := os.WriteFile(stamp, lock, 0o644); err != nil {
-		t.Fatal(err)
 	}
 }
 
