@@ -224,11 +224,18 @@ func (p *pass) delete(ctx context.Context, pods []Pod) error {
 
 // create makes n Pods. The first refusal ends the attempt: the rest would be refused for the same reason.
 func (p *pass) create(ctx context.Context, n int) error {
+	created := 0
+	defer func() {
+		if created > 0 {
+			p.events.Eventf(p.pool, corev1.EventTypeNormal, "PodsCreated", "created %d of %d missing Pods, revision %s", created, n, p.revision)
+		}
+	}()
 	for range n {
 		pod := newPod(p.pool, p.revision)
 		p.expectations.expectCreate(p.key, pod.Name, p.now)
 		err := p.client.Create(ctx, pod)
 		if err == nil {
+			created++
 			p.admit(v1alpha1.ReasonAdmissionGranted, "the last Pod was created")
 			continue
 		}

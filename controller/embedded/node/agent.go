@@ -53,6 +53,7 @@ type Agent struct {
 	images  *image.Store
 	network *network.Network
 	probes  *prober
+	events  *events
 
 	life   context.Context
 	cancel context.CancelFunc
@@ -96,6 +97,7 @@ func Start(ctx context.Context, o Options) (_ *Agent, err error) {
 	if a.client, err = kubernetes.NewForConfig(o.Config); err != nil {
 		return nil, err
 	}
+	a.events = newEvents(a.client, a.node)
 	if a.runtime, err = namespaces.New(namespaces.Options{
 		Launcher: filepath.Join(o.BinDir, "sandbox-init"), Name: groupName(dir),
 	}); err != nil {
@@ -280,9 +282,13 @@ func (a *Agent) Abandon() {
 			p.Release()
 		}
 	}
+	a.events.close()
 }
 
 func (a *Agent) close() {
+	if a.events != nil {
+		a.events.close()
+	}
 	if a.probes != nil {
 		a.probes.close()
 	}

@@ -81,6 +81,9 @@ func (w *worker) write(ctx context.Context, status *corev1.PodStatus) time.Durat
 	err := w.patch(ctx, status)
 	switch {
 	case err == nil:
+		if w.reset.id == "" {
+			w.tell(w.lastStatus, status)
+		}
 		w.lastStatus = status
 		return idlePass
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
