@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -95,7 +96,7 @@ func ParseSettings(args []string, env func(string) (string, bool), out io.Writer
 	}
 	fs.BoolVar(&s.PrintVersion, "version", false, "print the version and exit")
 	if err := fs.Parse(args); err != nil {
-		if err == flag.ErrHelp {
+		if errors.Is(err, flag.ErrHelp) {
 			printSettings(out, rows)
 			return s, err
 		}

@@ -82,7 +82,7 @@ func (s *Store) Validate(spec Spec) (Key, error) {
 
 func (s *Store) prepare(spec Spec) (Key, string, error) {
 	if err := spec.check(s.now()); err != nil {
-		return Key{}, "", fmt.Errorf("%w: %s", ErrInvalid, err)
+		return Key{}, "", fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	hash, plain := spec.TokenHash, ""
 	if hash == "" {
@@ -127,7 +127,7 @@ func (spec Spec) check(now time.Time) error {
 		}
 	}
 	if err := plainText(spec.Description, maxDescriptionLen); err != nil {
-		return fmt.Errorf("description %s", err)
+		return fmt.Errorf("description %w", err)
 	}
 	if spec.Namespace != "" {
 		if problems := validation.IsDNS1123Label(spec.Namespace); len(problems) > 0 {

@@ -5,6 +5,7 @@
 package gateway
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -58,7 +59,7 @@ func New(o Options) *Gateway {
 // Match reports whether a request is addressed to a sandbox, rightly or wrongly formed.
 func (g *Gateway) Match(r *http.Request) bool {
 	_, err := g.resolve(r)
-	return err != errNotAddressed
+	return !errors.Is(err, errNotAddressed)
 }
 
 // ServeHTTP carries one request to its sandbox.

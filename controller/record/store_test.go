@@ -148,7 +148,7 @@ func TestRecordsExpire(t *testing.T) {
 func TestLostAnswers(t *testing.T) {
 	var n atomic.Int64
 	base := fake.NewFakeClient()
-	c := interceptor.NewClient(base.(client.WithWatch), interceptor.Funcs{
+	c := interceptor.NewClient(base, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			switch n.Add(1) % 4 {
 			case 1:

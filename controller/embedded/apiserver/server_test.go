@@ -62,6 +62,9 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
 		info, err := d.Info()
 		if err == nil && info.Mode().Type() != fs.ModeSocket && info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("%s has mode %s", path, info.Mode())

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -220,7 +221,7 @@ func TestAddresses(t *testing.T) {
 	if !n.used[n.gateway()] {
 		t.Error("the gateway was freed")
 	}
-	if err := n.Keep("10.9.9.9"); err != ErrForeign {
+	if err := n.Keep("10.9.9.9"); !errors.Is(err, ErrForeign) {
 		t.Errorf("a foreign address: %v", err)
 	}
 }

@@ -192,9 +192,10 @@ func (w *worker) addConditions(s *corev1.PodStatus, notInitialized, notReady []s
 	finished := s.Phase == corev1.PodSucceeded || s.Phase == corev1.PodFailed
 	readyReason, readyMessage := "ContainersNotReady", fmt.Sprintf("containers with unready status: [%s]", strings.Join(notReady, " "))
 	initReason, initMessage := "ContainersNotInitialized", fmt.Sprintf("containers with incomplete status: [%s]", strings.Join(notInitialized, " "))
-	if s.Phase == corev1.PodSucceeded {
+	switch s.Phase {
+	case corev1.PodSucceeded:
 		readyReason, readyMessage = "PodCompleted", ""
-	} else if s.Phase == corev1.PodFailed {
+	case corev1.PodFailed:
 		readyReason, readyMessage = "PodFailed", ""
 	}
 	ready := len(notReady) == 0 && len(notInitialized) == 0 && !finished
