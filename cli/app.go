@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -133,9 +134,12 @@ func wantsJSON(args []string) bool {
 	return false
 }
 
+// keepOrder makes cobra list commands in the order of the registry. The switch is global to the process.
+var keepOrder = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
+
 // Command builds the cobra tree.
 func (a *App) Command() *cobra.Command {
-	cobra.EnableCommandSorting = false
+	keepOrder()
 	root := &cobra.Command{
 		Use:           "abx",
 		Short:         "Environments and warm pools that AI agents claim sandboxes from",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -212,8 +211,8 @@ func (a *Agent) adopt(ctx context.Context) error {
 			if err := a.network.Detach(e.Name()); err != nil {
 				a.log.Error("a network interface is left", "pod", e.Name(), "error", err)
 			}
-			if err := namespaces.RemoveTree(w.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
+			if err := namespaces.RemoveTree(w.dir); err != nil {
+				a.log.Error("files of a former sandbox are left", "pod", e.Name(), "error", err)
 			}
 			continue
 		}

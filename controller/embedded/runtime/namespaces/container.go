@@ -281,9 +281,13 @@ func machineMount(path string) launch.Mount {
 	return m
 }
 
+// maxTerminals is how many pseudo-terminals a container can have at once.
+const maxTerminals = "256"
+
 // kernelMounts are what every container has besides its image.
 func kernelMounts(single bool) []launch.Mount {
-	pts := map[string]string{"ptmxmode": "0666", "mode": "0620"}
+	// The machine's terminals are counted over all mounts: one sandbox must not take them all.
+	pts := map[string]string{"ptmxmode": "0666", "mode": "0620", "max": maxTerminals}
 	if !single {
 		pts["gid"] = ttyGroup
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +34,8 @@ type Options struct {
 	Launcher string
 	// Name marks everything this agent makes on the machine; the same for every run on one data directory.
 	Name string
+	// Logger hears of clean-up that failed in the background; nil discards it.
+	Logger *slog.Logger
 }
 
 // Runtime is the built-in runtime.
@@ -42,6 +45,7 @@ type Runtime struct {
 	name     string
 	cgroups  *cgroup.Manager
 	ids      runtime.IDs
+	log      *slog.Logger
 	files    sync.WaitGroup // deletions in the background
 }
 
@@ -62,7 +66,10 @@ func New(o Options) (*Runtime, error) {
 		launcher.Close()
 		return nil, err
 	}
-	r := &Runtime{launcher: launcher, path: o.Launcher, name: o.Name, cgroups: cgroups}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	r := &Runtime{launcher: launcher, path: o.Launcher, name: o.Name, cgroups: cgroups, log: o.Logger}
 	r.ids = runtime.IDs{Base: os.Geteuid(), Size: 1}
 	if os.Geteuid() == 0 {
 		r.ids = runtime.IDs{Base: idBase, Size: idSize}
@@ -130,7 +137,11 @@ func (r *Runtime) removeInBackground(dir string) {
 	if err := os.Rename(dir, trash); err != nil {
 		trash = dir
 	}
-	r.files.Go(func() { _ = RemoveTree(trash) })
+	r.files.Go(func() {
+		if err := RemoveTree(trash); err != nil {
+			r.log.Error("files of an ended sandbox are left until its Pod goes", "error", err)
+		}
+	})
 }
 
 // Limits reports whether the agent can limit a cgroup controller's resource ("memory", "cpu", "pids").

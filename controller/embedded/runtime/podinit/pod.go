@@ -50,7 +50,26 @@ func setupPod(args []string) error {
 	if err := raiseLoopback(address); err != nil {
 		return fmt.Errorf("bring up the loopback interface: %w", err)
 	}
-	return enterOwnRoot(files == "keep")
+	if err := enterOwnRoot(files == "keep"); err != nil {
+		return err
+	}
+	return capCounters()
+}
+
+// counterCaps bound what the kernel otherwise counts for the owner of all sandboxes' user namespaces together, so that
+// one sandbox cannot use it up for the others and for the machine.
+var counterCaps = map[string]string{
+	"/proc/sys/user/max_inotify_instances": "64",
+	"/proc/sys/user/max_inotify_watches":   "65536",
+}
+
+func capCounters() error {
+	for file, limit := range counterCaps {
+		if err := os.WriteFile(file, []byte(limit), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("bound the sandbox's share of a kernel counter: %w", err)
+		}
+	}
+	return nil
 }
 
 // enterOwnRoot gives the launcher a file tree of its own: an empty tmpfs with /proc and /sys, and the machine's tree
