@@ -77,6 +77,11 @@ func (a *App) fetch(ctx context.Context, api *client.Client, addr registry.Addre
 			all.values = all.values[:limit]
 			return all, nil
 		case page == 0 || len(values) == 0 || fresh == 0 && r.List.ID != "":
+			if total > offset {
+				// Part of a list must not look like the whole of it.
+				return found{}, clierr.New(clierr.BadResponse, "the server counts %d rows and answers only %d", total, len(all.values)).
+					Hint("take what is there: --limit " + strconv.Itoa(max(1, len(all.values))))
+			}
 			return all, nil
 		case total >= 0 && offset >= total, total < 0 && len(values) < page:
 			return all, nil

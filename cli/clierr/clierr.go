@@ -128,7 +128,7 @@ func (e *Error) jsonLine() []byte {
 	_ = enc.Encode(struct {
 		Error *Error `json:"error"`
 	}{e})
-	return b.Bytes()
+	return escapeControls(b.Bytes())
 }
 
 func join(values []string) string {
@@ -140,4 +140,19 @@ func join(values []string) string {
 		b.WriteString(v)
 	}
 	return b.String()
+}
+
+// escapeControls writes what a terminal could act on as JSON escapes. The encoder leaves the C1 controls and the marks
+// that turn text around as they are; an error is read on terminals, also as JSON.
+func escapeControls(line []byte) []byte {
+	var out bytes.Buffer
+	for _, r := range string(line) {
+		switch {
+		case r >= 0x7f && r < 0xa0, r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, r == 0x200e, r == 0x200f:
+			fmt.Fprintf(&out, "\\u%04x", r)
+		default:
+			out.WriteRune(r)
+		}
+	}
+	return out.Bytes()
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 )
 
@@ -61,5 +62,20 @@ func TestFromKeepsTheCause(t *testing.T) {
 	}
 	if got := From(io.EOF); got.Code != Internal || got.Exit != 1 {
 		t.Errorf("foreign error became %+v", got)
+	}
+}
+
+func TestJSONHoldsNoTerminalControls(t *testing.T) {
+	message := "a\u009b31m\u202eb\u007f c"
+	var b bytes.Buffer
+	Print(&b, New(ServerError, "%s", message), true)
+	for _, r := range []string{"\u009b", "\u202e", "\u007f"} {
+		if strings.Contains(b.String(), r) {
+			t.Errorf("%q stands in %q", r, b.String())
+		}
+	}
+	var back struct{ Error struct{ Message string } }
+	if err := json.Unmarshal(b.Bytes(), &back); err != nil || back.Error.Message != message {
+		t.Errorf("%q reads back as %q, %v", b.String(), back.Error.Message, err)
 	}
 }
