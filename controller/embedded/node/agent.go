@@ -119,7 +119,11 @@ func Start(ctx context.Context, o Options) (_ *Agent, err error) {
 	if err := a.watchClaims(ctx); err != nil {
 		return nil, err
 	}
-	return a, a.watch(ctx)
+	if err := a.watch(ctx); err != nil {
+		return nil, err
+	}
+	a.wg.Go(a.guardDisk)
+	return a, nil
 }
 
 // Describe says in one line which runtime isolates the sandboxes, and what it isolates.
