@@ -88,9 +88,9 @@ func (a *Agent) evictLargest(ctx context.Context, free, floor uint64) bool {
 	message := fmt.Sprintf("the disk has %d MB left, below the %d MB that are kept free, and this Pod holds %d MB of it", free>>20, floor>>20, most>>20)
 	a.log.Warn("a Pod is evicted", "namespace", largest.Namespace, "pod", largest.Name, "reason", message)
 	a.events.Event(largest, corev1.EventTypeWarning, "Evicted", message)
-	at := int64(0) // it goes on writing until it is gone
+	noGrace := int64(0) // it goes on writing until it is gone
 	err := a.client.CoreV1().Pods(largest.Namespace).Delete(ctx, largest.Name, metav1.DeleteOptions{
-		GracePeriodSeconds: &at, Preconditions: &metav1.Preconditions{UID: &largest.UID},
+		GracePeriodSeconds: &noGrace, Preconditions: &metav1.Preconditions{UID: &largest.UID},
 	})
 	if err != nil && ctx.Err() == nil {
 		a.log.Error("the Pod that fills the disk is not evicted", "pod", largest.Name, "error", err)
