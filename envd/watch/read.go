@@ -114,11 +114,12 @@ func (r *reader) self(dir string, mask uint32) {
 }
 
 // explore watches a directory that has appeared. What is in a new one was created before anybody watched, so it is
-// reported here; what came along with a moved one is not new.
+// reported here. What came along with a moved one is not new, so the caller reports the directory itself, once all of
+// it is watched: who has heard of it misses nothing in it.
 func (r *reader) explore(dir string, moved bool) {
 	err := r.user.Act(func() error {
 		return r.enter(context.Background(), dir, func(path string) {
-			if r.reported[path] || moved && path != dir {
+			if moved || r.reported[path] {
 				return
 			}
 			r.reported[path] = true
