@@ -189,16 +189,8 @@ func sandboxProcesses(t *testing.T, p *testplatform.Platform) []string {
 // TestEnvironmentComesAndGoes creates an environment with a pool, uses it and deletes it, with abx alone.
 func TestEnvironmentComesAndGoes(t *testing.T) {
 	p := testplatform.Start(t)
-	dir := t.TempDir()
-	file := func(name, body string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	env := file("env.json", `{"name":"demo","templateRef":{"name":"default"},"overrides":{"podCreationImagePolicy":"PoolDefaultImage"}}`)
-	pool := file("pool.yaml", "replicas: 2\ninlineResources:\n  requests: {cpu: 100m, memory: 256Mi}\n  limits: {cpu: 100m, memory: 256Mi}\n")
+	env := file(t, "env.json", `{"name":"demo","templateRef":{"name":"default"},"overrides":{"podCreationImagePolicy":"PoolDefaultImage"}}`)
+	pool := file(t, "pool.yaml", "replicas: 2\ninlineResources:\n  requests: {cpu: 100m, memory: 256Mi}\n  limits: {cpu: 100m, memory: 256Mi}\n")
 	for range 2 { // twice: a name that was used is free again
 		abx(t, p, "create", "envs", "-f", env)
 		abx(t, p, "create", "envs", "demo", "pools", "-f", pool, "--wait")
@@ -208,6 +200,16 @@ func TestEnvironmentComesAndGoes(t *testing.T) {
 			t.Errorf("the sandbox of the deleted environment reads %s", record)
 		}
 	}
+}
+
+// file writes a file for abx to read and returns its path.
+func file(t *testing.T, name, body string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // abx runs the command line as a user of this platform and returns what it printed.
