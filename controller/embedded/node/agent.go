@@ -123,6 +123,7 @@ func Start(ctx context.Context, o Options) (_ *Agent, err error) {
 		return nil, err
 	}
 	a.wg.Go(a.guardDisk)
+	a.wg.Go(a.guardLimits)
 	return a, nil
 }
 

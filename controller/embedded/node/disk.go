@@ -1,20 +1,14 @@
 package node
 
 import (
-	"context"
 	"fmt"
-	"io/fs"
-	"path/filepath"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a Pod writes is not limited by itself, and the platform's own store lives on the same disk. So before the disk
-// is full the Pod that holds most of it goes, as a kubelet evicts under disk pressure.
+// Few Pods have a limit on what they write, and the platform's own store lives on the same disk. So before the disk is
+// full the Pod that holds most of it goes, as a kubelet evicts under disk pressure.
 const (
 	diskEvery = 250 * time.Millisecond
 	// diskSettle is how long an eviction may take to free what it frees before there is another.
@@ -39,7 +33,7 @@ func (a *Agent) guardDisk() {
 		if err != nil || free >= floor {
 			continue
 		}
-		if !a.evictLargest(a.life, free, floor) {
+		if !a.evictLargest(free, floor) {
 			continue
 		}
 		select {
@@ -60,61 +54,34 @@ func diskRoom(dir string) (free, floor uint64, err error) {
 	return s.Bavail * size, min(s.Blocks*size/20, maxDiskFloor), nil
 }
 
-// evictLargest deletes the Pod that holds most of the disk. It leaves Pods alone that hold next to nothing: then
+// evictLargest evicts the Pod that holds most of the disk. It leaves Pods alone that hold next to nothing: then
 // somebody else fills the disk.
-func (a *Agent) evictLargest(ctx context.Context, free, floor uint64) bool {
-	var largest *corev1.Pod
+func (a *Agent) evictLargest(free, floor uint64) bool {
+	var largest *worker
 	most := floor / 4
-	a.mu.Lock()
-	workers := make([]*worker, 0, len(a.workers))
-	for _, w := range a.workers {
-		workers = append(workers, w)
-	}
-	a.mu.Unlock()
-	for _, w := range workers {
-		w.mu.Lock()
-		pod := w.latest
-		w.mu.Unlock()
-		if pod == nil || pod.DeletionTimestamp != nil {
-			continue
-		}
-		if held := diskUse(w.dir); held > most {
-			largest, most = pod, held
+	for _, w := range a.evictable() {
+		if held := diskUse(w.dir, maxCounted); held > most {
+			largest, most = w, held
 		}
 	}
 	if largest == nil {
 		return false
 	}
-	message := fmt.Sprintf("the disk has %d MB left, below the %d MB that are kept free, and this Pod holds %d MB of it", free>>20, floor>>20, most>>20)
-	a.log.Warn("a Pod is evicted", "namespace", largest.Namespace, "pod", largest.Name, "reason", message)
-	a.events.Event(largest, corev1.EventTypeWarning, "Evicted", message)
-	noGrace := int64(0) // it goes on writing until it is gone
-	err := a.client.CoreV1().Pods(largest.Namespace).Delete(ctx, largest.Name, metav1.DeleteOptions{
-		GracePeriodSeconds: &noGrace, Preconditions: &metav1.Preconditions{UID: &largest.UID},
-	})
-	if err != nil && ctx.Err() == nil {
-		a.log.Error("the Pod that fills the disk is not evicted", "pod", largest.Name, "error", err)
-	}
-	return err == nil
+	largest.setEviction(fmt.Sprintf("the disk has %d MB left, below the %d MB that are kept free, and this Pod holds %d MB of it", free>>20, floor>>20, most>>20))
+	return true
 }
 
-// diskUse is how many bytes of the disk the files below dir hold. What cannot be read is not counted.
-func diskUse(dir string) uint64 {
-	var bytes uint64
-	counted := 0
-	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return nil
+// evictable are the Pods that the API knows and that have not ended and are not about to.
+func (a *Agent) evictable() []*worker {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all []*worker
+	for _, w := range a.workers {
+		w.mu.Lock()
+		if w.latest != nil && w.latest.DeletionTimestamp == nil && w.eviction == "" && !terminal(w.latest) {
+			all = append(all, w)
 		}
-		if counted++; counted > maxCounted {
-			return fs.SkipAll
-		}
-		if info, err := d.Info(); err == nil {
-			if st, ok := info.Sys().(*syscall.Stat_t); ok {
-				bytes += uint64(st.Blocks) * 512
-			}
-		}
-		return nil
-	})
-	return bytes
+		w.mu.Unlock()
+	}
+	return all
 }

@@ -1,18 +1,24 @@
 package node
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
-	"strconv"
+	"regexp"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"navix.sh/agentbox/controller/embedded/apiserver/apiservertest"
+	"navix.sh/agentbox/controller/embedded/runtime/namespaces"
 )
 
 // TestDiskPressure has one Pod fill a small disk: that Pod goes and its neighbour stays.
@@ -44,31 +50,14 @@ func TestDiskPressure(t *testing.T) {
 		b.create(serverPod(name))
 		b.await(name, "ready", ready)
 	}
-	filler := b.await("filler", "ready", ready)
-	gone, err := b.client.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{
-		FieldSelector: "metadata.name=filler", ResourceVersion: filler.ResourceVersion,
-	})
-	if err != nil {
-		t.Fatal(err)
+	filler := b.get("filler")
+	b.write(filler.Status.PodIP, "dd if=/dev/zero of=/tmp/fill bs=1M count=400")
+	filler = b.await("filler", "evicted", evicted)
+	if want := "the disk has "; !strings.HasPrefix(filler.Status.Message, want) || !strings.Contains(filler.Status.Message, "this Pod holds ") {
+		t.Errorf("the eviction says %q", filler.Status.Message)
 	}
-	defer gone.Stop()
-	// The command ends with its Pod or when the disk is full, whichever comes first.
-	conn, err := b.agent.Dial(t.Context(), filler.Status.PodIP, 49983)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	const fill = "dd if=/dev/zero of=/tmp/fill bs=1M count=400"
-	if _, err := conn.Write([]byte("POST /sh HTTP/1.1\r\nHost: sandbox\r\nContent-Length: " + strconv.Itoa(len(fill)) + "\r\n\r\n" + fill)); err != nil {
-		t.Fatal(err)
-	}
-	for event := range gone.ResultChan() {
-		if event.Type == "DELETED" {
-			break
-		}
-	}
-	if _, err := b.client.CoreV1().Pods("default").Get(t.Context(), "filler", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the Pod that filled the disk: %v", err)
+	if held := diskUse(filepath.Join(dir, "pods", string(filler.UID)), math.MaxInt); held > 0 {
+		t.Errorf("the evicted Pod still holds %d bytes", held)
 	}
 	quiet, err := b.client.CoreV1().Pods("default").Get(t.Context(), "quiet", metav1.GetOptions{})
 	if err != nil || quiet.DeletionTimestamp != nil || quiet.Status.Phase != corev1.PodRunning {
@@ -76,20 +65,145 @@ func TestDiskPressure(t *testing.T) {
 	}
 }
 
-func TestDiskUseCountsWhatIsHeld(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "file"), make([]byte, 1<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	sparse, err := os.Create(filepath.Join(dir, "sparse"))
+// write starts a command in a Pod without waiting for it: it ends with its Pod at the latest.
+func (b *bed) write(ip, script string) {
+	b.t.Helper()
+	conn, err := b.agent.Dial(b.t.Context(), ip, 49983)
 	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { conn.Close() })
+	if _, err := fmt.Fprintf(conn, "POST /sh HTTP/1.1\r\nHost: sandbox\r\nContent-Length: %d\r\n\r\n%s", len(script), script); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bed) get(name string) *corev1.Pod {
+	b.t.Helper()
+	pod, err := b.client.CoreV1().Pods("default").Get(b.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return pod
+}
+
+// TestStorageLimits exceeds each of the limits on what a Pod writes. A Pod within its limits stays.
+func TestStorageLimits(t *testing.T) {
+	b := newBed(t)
+	limited := func(name, limit, size string) *corev1.Pod {
+		pod := serverPod(name)
+		c := &pod.Spec.Containers[0]
+		if limit != "" {
+			c.Resources.Limits[corev1.ResourceEphemeralStorage] = resource.MustParse(limit)
+		}
+		v := corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
+		if size != "" {
+			q := resource.MustParse(size)
+			v.EmptyDir.SizeLimit = &q
+		}
+		pod.Spec.Volumes = append(pod.Spec.Volumes, v)
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: "/data"})
+		return b.create(pod)
+	}
+	for _, c := range []struct{ name, limit, size, target, want string }{
+		{"volume", "", "2M", "/data/f", "the emptyDir volume data holds 8.4 MB, and its sizeLimit is 2M"},
+		{"container", "2M", "", "/home/f", "the container sandbox has written 8.4 MB, and its limit of ephemeral-storage is 2M"},
+		{"pod", "2M", "", "/data/f", "the Pod has written 8.4 MB, and the limits of ephemeral-storage of its containers are 2M together"},
+	} {
+		limited(c.name, c.limit, c.size)
+		ip := b.await(c.name, "ready", ready).Status.PodIP
+		b.write(ip, "head -c 8388608 /dev/zero >"+c.target)
+		pod := b.await(c.name, "evicted", evicted)
+		var held, want float64
+		form := regexp.MustCompile(`\d+\.\d MB`)
+		fmt.Sscanf(form.FindString(pod.Status.Message), "%f", &held)
+		fmt.Sscanf(form.FindString(c.want), "%f", &want)
+		if form.ReplaceAllString(pod.Status.Message, "") != form.ReplaceAllString(c.want, "") || held < 2 || held > want+1 {
+			t.Errorf("%s: evicted with %q, want %q", c.name, pod.Status.Message, c.want)
+		}
+		if s := pod.Status.ContainerStatuses[0].State.Terminated; s == nil || s.ExitCode != 137 {
+			t.Errorf("%s: the container of the evicted Pod is %+v", c.name, pod.Status.ContainerStatuses[0].State)
+		}
+	}
+
+	pod := limited("within", "64M", "64M")
+	ip := b.await("within", "ready", ready).Status.PodIP
+	if out := b.shell(ip, "head -c 8388608 /dev/zero >/data/f && head -c 8388608 /dev/zero >/home/f && mkdir /data/d && ln /data/f /data/d/g"); out != "" {
+		t.Fatal(out)
+	}
+	w := b.agent.byName("default", "within")
+	if message := w.exceeded(b.get("within")); message != "" {
+		t.Errorf("within its limits: %s", message)
+	}
+
+	// What was evicted stays evicted when the agent starts again, and goes when it is deleted.
+	before := b.get("pod")
+	if err := b.agent.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	b.start()
+	b.await(pod.Name, "ready", ready)
+	if after := b.get("pod"); !equality.Semantic.DeepEqual(before.Status, after.Status) {
+		t.Errorf("after a restart the evicted Pod reads\n%+v\nand it was\n%+v", after.Status, before.Status)
+	}
+	if err := b.client.CoreV1().Pods("default").Delete(t.Context(), "pod", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the evicted Pod is gone", func() bool {
+		_, err := b.client.CoreV1().Pods("default").Get(t.Context(), "pod", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+}
+
+func TestDiskUseCountsWhatIsHeld(t *testing.T) {
+	const mib = 1 << 20
+	dir := t.TempDir()
+	path := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(os.WriteFile(path("file"), make([]byte, mib), 0o600))
+	check(os.Link(path("file"), path("link")))
+	sparse, err := os.Create(path("sparse"))
+	check(err)
 	defer sparse.Close()
-	if err := sparse.Truncate(1 << 40); err != nil {
-		t.Fatal(err)
+	check(sparse.Truncate(1 << 40))
+	elsewhere := t.TempDir()
+	check(os.WriteFile(filepath.Join(elsewhere, "file"), make([]byte, 8*mib), 0o600))
+	check(os.Symlink(elsewhere, path("away")))
+	// Deeper than a path can name, and than there are descriptors.
+	const depth = 3000
+	fd, err := openDirectory(unix.AT_FDCWD, dir)
+	check(err)
+	for range depth {
+		check(unix.Mkdirat(fd, "directory", 0o700))
+		check(unix.Mkdirat(fd, "beside", 0o700))
+		next, err := openDirectory(fd, "directory")
+		check(err)
+		check(unix.Close(fd))
+		fd = next
 	}
-	if held := diskUse(dir); held < 1<<20 || held > 2<<20 {
-		t.Errorf("%d bytes, want about 1 MiB", held)
+	deep, err := unix.Openat(fd, "file", unix.O_CREAT|unix.O_WRONLY, 0o600)
+	check(err)
+	_, err = unix.Write(deep, make([]byte, mib))
+	check(err)
+	check(unix.Close(deep))
+	var st unix.Stat_t
+	check(unix.Fstat(fd, &st))
+	check(unix.Close(fd))
+	t.Cleanup(func() {
+		if err := namespaces.RemoveTree(path("directory")); err != nil {
+			t.Error(err)
+		}
+	})
+	directories := uint64(st.Blocks) * 512 * (2*depth + 1)
+	if held := diskUse(dir, math.MaxInt); held < 2*mib+directories || held > 3*mib+directories {
+		t.Errorf("%d bytes, want about 2 MiB and %d of directories", held, directories)
+	}
+	if held := diskUse(dir, 100); held >= 2*mib+directories {
+		t.Errorf("%d bytes in the first hundred files", held)
 	}
 }

@@ -149,6 +149,9 @@ func condition(s *corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondit
 
 // status is what a kubelet would say about the Pod now.
 func (w *worker) status() *corev1.PodStatus {
+	if evicted(w.pod) {
+		return w.pod.Status.DeepCopy()
+	}
 	s := &corev1.PodStatus{
 		StartTime: &metav1.Time{Time: w.state.Started.Truncate(time.Second)},
 		QOSClass:  w.pod.Status.QOSClass,
@@ -177,6 +180,9 @@ func (w *worker) status() *corev1.PodStatus {
 		s.ContainerStatuses = append(s.ContainerStatuses, cs)
 	}
 	s.Phase = w.phase()
+	if w.evicted != "" {
+		s.Phase, s.Reason, s.Message = corev1.PodFailed, reasonEvicted, w.evicted
+	}
 	w.addConditions(s, notInitialized, notReady)
 	return s
 }
@@ -206,6 +212,11 @@ func (w *worker) addConditions(s *corev1.PodStatus, notInitialized, notReady []s
 	add(corev1.PodScheduled, true, "", "")
 	if missing := w.agent.runtime.Missing(); len(missing) > 0 {
 		add(conditionLimits, false, "ControllersMissing", "this machine does not let the agent limit: "+strings.Join(missing, ", "))
+	}
+	if w.evicted != "" {
+		s.Conditions = append(s.Conditions, w.since(corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet, Message: w.evicted,
+		}))
 	}
 	if c, ok := w.resetCondition(); ok {
 		s.Conditions = append(s.Conditions, w.since(c))

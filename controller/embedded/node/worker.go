@@ -28,6 +28,10 @@ type worker struct {
 	sandbox runtime.Pod
 	results []probeResult
 	pulls   map[string]*pulled // by image reference
+	// eviction is why the Pod has to go; empty when it may stay.
+	eviction string
+	// measureAt is when the Pod is measured next; guardLimits alone uses it.
+	measureAt time.Time
 
 	pod         *corev1.Pod // of this pass
 	state       *podState
@@ -37,7 +41,8 @@ type worker struct {
 	refs        map[string]map[string][]byte
 	terminating bool
 	killAt      time.Time
-	over        bool // everything has ended and the API knows
+	over        bool   // everything has ended and the API knows
+	evicted     string // why everything was ended, when it was by an eviction
 
 	reset resetState
 
@@ -133,7 +138,7 @@ const (
 // pass brings the Pod one step further. It returns when the next pass is due, and whether the Pod has gone.
 func (w *worker) pass(ctx context.Context) (next time.Duration, done bool) {
 	w.mu.Lock()
-	pod, removed, results := w.latest, w.removed, w.results
+	pod, removed, results, eviction := w.latest, w.removed, w.results, w.eviction
 	w.results = nil
 	w.mu.Unlock()
 	if removed {
@@ -148,7 +153,7 @@ func (w *worker) pass(ctx context.Context) (next time.Duration, done bool) {
 	}
 	w.pod = pod
 	w.take(results)
-	next = w.sync(ctx)
+	next = w.sync(ctx, eviction)
 	if ctx.Err() != nil {
 		return next, false
 	}
@@ -156,15 +161,18 @@ func (w *worker) pass(ctx context.Context) (next time.Duration, done bool) {
 }
 
 // sync does what the Pod's specification asks for and returns when it has to be called again at the latest.
-func (w *worker) sync(ctx context.Context) time.Duration {
+func (w *worker) sync(ctx context.Context, eviction string) time.Duration {
 	if w.state == nil {
 		w.restoreCounts()
 	}
 	if w.pod.DeletionTimestamp != nil {
 		return w.terminate(ctx)
 	}
-	if w.finished() {
+	if w.evicted != "" || evicted(w.pod) || w.finished() {
 		return idlePass
+	}
+	if eviction != "" {
+		return w.evict(ctx, eviction)
 	}
 	if reason, message := unsupported(w.pod); reason != "" {
 		w.waitAll(reason, message)
