@@ -29,6 +29,7 @@ func init() { wal.SegmentSizeBytes = walSegmentBytes }
 // nobody who they are.
 type store struct {
 	etcd      *embed.Etcd
+	ballast   *ballast
 	endpoint  string
 	socketDir string
 	stopping  atomic.Bool
@@ -69,7 +70,9 @@ func startStore(ctx context.Context, dir string, log *slog.Logger) (*store, erro
 	cfg.MaxRequestBytes = 2 << 20
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(zapToSlog{log, &s.stopping}))
 
+	s.ballast = startBallast(filepath.Join(dir, "ballast"), log)
 	if s.etcd, err = embed.StartEtcd(cfg); err != nil {
+		s.ballast.close()
 		s.removeSocketDir()
 		return nil, fmt.Errorf("open the store in %s: %w; if the disk is full, free space; if the data is damaged, restore a copy or start with another data directory", cfg.Dir, err)
 	}
@@ -91,6 +94,7 @@ func startStore(ctx context.Context, dir string, log *slog.Logger) (*store, erro
 func (s *store) stop() {
 	s.stopping.Store(true)
 	s.etcd.Close()
+	s.ballast.close()
 	s.removeSocketDir()
 }
 
