@@ -1,7 +1,9 @@
 package e2b
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"reflect"
 	"strings"
@@ -138,7 +140,10 @@ func TestClaimFailures(t *testing.T) {
 		claim.CodePullTimeout: {504, codePlacement}, claim.CodeStartTimeout: {504, codePlacement}, claim.CodeStartFailed: {500, codeCreateFailed},
 		claim.CodeConflict: {409, ""}, claim.CodeCanceled: {499, ""}, claim.CodeInternal: {500, codeInternal}, "SOMETHING_NEW": {500, codeInternal},
 	}
-	f := newFixture(t, nil)
+	var faults bytes.Buffer // what an operator is alarmed by
+	f := newFixture(t, func(o *Options) {
+		o.Logger = slog.New(slog.NewTextHandler(&faults, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	})
 	for _, code := range codes {
 		f.claims.fail = fmt.Errorf("wrapped: %w", &claim.Error{Code: code, Message: "what happened", Hint: "do that",
 			Err: fmt.Errorf("secret cause")})
@@ -151,6 +156,11 @@ func TestClaimFailures(t *testing.T) {
 		if strings.Contains(string(a.Body), "secret") {
 			t.Errorf("%s: the cause reached the client: %s", code, a.Body)
 		}
+		fault := a.Status >= 500 && e.ErrorCode != codeCapacity
+		if logged := faults.Len() > 0; logged != fault {
+			t.Errorf("%s: logged as the platform's fault: %v, want %v: %s", code, logged, fault, &faults)
+		}
+		faults.Reset()
 	}
 	f.claims.fail = &claim.Error{Code: claim.CodeQueueFull, Message: "full", RetryAfter: 1500 * time.Millisecond}
 	if a := f.call(aliceKey, "POST", "/sandboxes", `{"templateID":"default"}`); a.Header.Get("Retry-After") != "2" {

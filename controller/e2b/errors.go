@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"time"
@@ -119,6 +120,18 @@ func fromClaim(e *claim.Error) *apiError {
 		out.RetryAfter = defaultRetryAfter
 	}
 	return out
+}
+
+// level is at which level the log has the answer, if at all. A platform that is full is what quotas and queues are
+// for, and no fault of it.
+func (e *apiError) level() (slog.Level, bool) {
+	switch {
+	case e.ErrorCode == codeCapacity:
+		return slog.LevelInfo, true
+	case e.Status >= http.StatusInternalServerError && e.ErrorCode != codeNotImplemented:
+		return slog.LevelError, true
+	}
+	return 0, false
 }
 
 // retryAfter is whole seconds, rounded up: the SDKs read no other form.

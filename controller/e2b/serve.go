@@ -23,10 +23,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		failed := toAPIError(err)
 		status = failed.Status
-		writeError(w, failed)
-		if status >= http.StatusInternalServerError && failed.ErrorCode != codeNotImplemented {
-			h.log.Error("E2B request failed", "method", r.Method, "path", r.URL.Path, "status", status, "error", describe(failed))
+		if level, ok := failed.level(); ok {
+			h.log.Log(r.Context(), level, "E2B request failed", "method", r.Method, "path", r.URL.Path, "status", status, "error", describe(failed))
 		}
+		writeError(w, failed)
 	} else {
 		write(w, out)
 	}

@@ -155,7 +155,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := h.serve(rec, r, id); err != nil {
 		e := asAPIError(err)
 		if e.status >= http.StatusInternalServerError && e.cause != nil {
-			h.log.Error("a request failed", "requestId", id, "method", r.Method, "path", r.URL.Path, "error", e.cause)
+			level := slog.LevelError
+			if e.code == codeCapacity { // a platform that is full is no fault of it
+				level = slog.LevelInfo
+			}
+			h.log.Log(r.Context(), level, "a request failed", "requestId", id, "method", r.Method, "path", r.URL.Path, "error", e.cause)
 		}
 		h.writeError(rec, id, e)
 	}

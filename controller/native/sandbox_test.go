@@ -1,9 +1,11 @@
 package native
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -194,7 +196,10 @@ func TestExecAndReady(t *testing.T) {
 }
 
 func TestCreateSandbox(t *testing.T) {
-	p := newPlatform(t)
+	var faults bytes.Buffer // what an operator is alarmed by
+	p := newPlatform(t, func(o *Options) {
+		o.Logger = slog.New(slog.NewTextHandler(&faults, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	})
 	pool := p.makeEnv(p.alice, "demo")
 	p.setPoolStatus(pool)
 	create := func(key string, body map[string]any) answer {
@@ -237,5 +242,10 @@ func TestCreateSandbox(t *testing.T) {
 		if a.status != status || a.at("error") != "what went wrong" || a.header.Get("Retry-After") != "3" || strings.Contains(string(a.raw), "secret cause") {
 			t.Errorf("%s: %d %s, want %d", code, a.status, a.raw, status)
 		}
+		fault := status >= 500 && code != claim.CodeNoCapacity
+		if logged := faults.Len() > 0; logged != fault {
+			t.Errorf("%s: logged as the platform's fault: %v, want %v: %s", code, logged, fault, &faults)
+		}
+		faults.Reset()
 	}
 }
