@@ -78,6 +78,16 @@ func (a *App) contextNames() []string {
 	return f.Names()
 }
 
+// saved returns the file of the contexts, and the store of their keys.
+func (a *App) saved() (string, *credential.Store, error) {
+	path, err := a.configPath()
+	if err != nil {
+		return "", nil, err
+	}
+	store, err := credential.New(path, a.Getenv)
+	return path, store, err
+}
+
 // contextReport is what a context command did, for programs.
 type contextReport struct {
 	Context    string             `json:"context"`
@@ -129,11 +139,7 @@ func (a *App) contextSet(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	path, err := a.configPath()
-	if err != nil {
-		return err
-	}
-	store, err := credential.New(path, a.Getenv)
+	path, store, err := a.saved()
 	if err != nil {
 		return err
 	}
@@ -248,11 +254,7 @@ func (a *App) contextUse(cmd *cobra.Command, args []string) error {
 }
 
 func (a *App) contextRemove(cmd *cobra.Command, args []string) error {
-	path, err := a.configPath()
-	if err != nil {
-		return err
-	}
-	store, err := credential.New(path, a.Getenv)
+	path, store, err := a.saved()
 	if err != nil {
 		return err
 	}
@@ -289,11 +291,7 @@ func (a *App) contextRename(cmd *cobra.Command, args []string) error {
 	if err := checkContextName(to); err != nil {
 		return err
 	}
-	path, err := a.configPath()
-	if err != nil {
-		return err
-	}
-	store, err := credential.New(path, a.Getenv)
+	path, store, err := a.saved()
 	if err != nil {
 		return err
 	}

@@ -135,15 +135,11 @@ func (a *App) readItem(cmd *cobra.Command, addr registry.Address, p printing) er
 	if err != nil {
 		return err
 	}
-	s, err := a.connect(cmd)
+	s, api, err := a.open(cmd)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	api, err := s.api(cmd.Context())
-	if err != nil {
-		return err
-	}
 	value, _, err := a.getItem(cmd.Context(), api, addr)
 	if err != nil {
 		return a.missing(err, addr)
@@ -243,15 +239,11 @@ func (a *App) missing(err error, addr registry.Address) error {
 // printEditable prints the file that an update of one object takes. It carries the
 // version that was read, so that the update is refused when somebody else was faster.
 func (a *App) printEditable(cmd *cobra.Command, addr registry.Address) error {
-	s, err := a.connect(cmd)
+	s, api, err := a.open(cmd)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	api, err := s.api(cmd.Context())
-	if err != nil {
-		return err
-	}
 	_, answer, err := a.getItem(cmd.Context(), api, addr)
 	if err != nil {
 		return a.missing(err, addr)

@@ -66,6 +66,20 @@ func (a *App) connect(cmd *cobra.Command) (*session, error) {
 	return s, err
 }
 
+// open opens a session and the API of the cluster that is meant. The caller closes the session.
+func (a *App) open(cmd *cobra.Command) (*session, *client.Client, error) {
+	s, err := a.connect(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	api, err := s.api(cmd.Context())
+	if err != nil {
+		s.close()
+		return nil, nil, err
+	}
+	return s, api, nil
+}
+
 func bearer(s config.Settings) bool {
 	if s.AuthScheme.Value != "" {
 		return s.AuthScheme.Value == "bearer"

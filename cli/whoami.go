@@ -8,7 +8,6 @@ import (
 
 	"navix.sh/agentbox/cli/client"
 	"navix.sh/agentbox/cli/clierr"
-	"navix.sh/agentbox/cli/credential"
 	"navix.sh/agentbox/cli/output"
 )
 
@@ -66,11 +65,7 @@ func (a *App) whoami(cmd *cobra.Command) error {
 		}
 		lines = append(lines, output.Pair{Name: name, Value: shown})
 	}
-	path, err := a.configPath()
-	if err != nil {
-		return err
-	}
-	store, err := credential.New(path, a.Getenv)
+	_, store, err := a.saved()
 	if err != nil {
 		return err
 	}
