@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
@@ -28,9 +27,8 @@ import (
 
 	"navix.sh/agentbox/controller/api/v1alpha1"
 	"navix.sh/agentbox/controller/claim"
-	"navix.sh/agentbox/controller/e2b"
 	"navix.sh/agentbox/controller/embedded"
-	"navix.sh/agentbox/controller/native"
+	"navix.sh/agentbox/controller/podlog"
 )
 
 // renewDeadline is how long the leader tries to renew its lease before it gives up; controller-runtime's default.
@@ -44,7 +42,7 @@ type kubernetes struct {
 	Kubeconfig string // a kubeconfig for kubectl; empty on a cluster
 	Runtime    string // what isolates the sandboxes, for people
 	Dial       claim.DialFunc
-	Logs       native.LogReader
+	Logs       podlog.Reader
 	Stop       func(context.Context) error
 	Failed     <-chan error // the API ended by itself; nil where that is not ours to notice
 	// Identity is who holds the leadership. It names a process on a cluster. On the embedded API it is always the
@@ -75,7 +73,9 @@ func connect(ctx context.Context, s Settings, log *slog.Logger) (*kubernetes, er
 		Dial: func(ctx context.Context, podIP string, port int) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", net.JoinHostPort(podIP, strconv.Itoa(port)))
 		},
-		Logs:     clusterLogs(clients),
+		Logs: podlog.From(func(ctx context.Context, namespace, pod string, o *corev1.PodLogOptions) (io.ReadCloser, error) {
+			return clients.CoreV1().Pods(namespace).GetLogs(pod, o).Stream(ctx)
+		}),
 		Stop:     func(context.Context) error { return nil },
 		Identity: hostname() + "_" + string(uuid.NewUUID()),
 	}, nil
@@ -109,7 +109,7 @@ func connectEmbedded(ctx context.Context, s Settings, log *slog.Logger) (*kubern
 	}
 	return &kubernetes{
 		Name: "embedded", Config: p.Config, Kubeconfig: p.Kubeconfig, Runtime: p.Runtime,
-		Dial: p.Dial, Logs: embeddedLogs(p), Stop: p.Stop, Failed: p.Failed(),
+		Dial: p.Dial, Logs: podlog.From(p.Logs), Stop: p.Stop, Failed: p.Failed(),
 		Identity: "embedded",
 	}, nil
 }
@@ -120,38 +120,6 @@ func hostname() string {
 		return "controller"
 	}
 	return name
-}
-
-// clusterLogs reads container logs from the cluster's kubelets.
-func clusterLogs(clients clientset.Interface) native.LogReader {
-	return func(ctx context.Context, q native.LogQuery) (io.ReadCloser, error) {
-		return clients.CoreV1().Pods(q.Namespace).GetLogs(q.Pod, podLogOptions(q)).Stream(ctx)
-	}
-}
-
-func embeddedLogs(p *embedded.Platform) native.LogReader {
-	return func(ctx context.Context, q native.LogQuery) (io.ReadCloser, error) {
-		return p.Logs(ctx, q.Namespace, q.Pod, podLogOptions(q))
-	}
-}
-
-// sandboxLogs reads the log that a sandbox wrote since it was claimed.
-func sandboxLogs(logs native.LogReader) e2b.LogReader {
-	return func(ctx context.Context, sb claim.Sandbox, since time.Time, lines int64) (io.ReadCloser, error) {
-		return logs(ctx, native.LogQuery{Namespace: sb.Owner.Namespace, Pod: sb.Pod, Since: since, Lines: lines})
-	}
-}
-
-func podLogOptions(q native.LogQuery) *corev1.PodLogOptions {
-	o := &corev1.PodLogOptions{Container: q.Container, Follow: q.Follow, Timestamps: true}
-	if q.Lines > 0 {
-		o.TailLines = &q.Lines
-	}
-	if !q.Since.IsZero() {
-		since := metav1.NewTime(q.Since)
-		o.SinceTime = &since
-	}
-	return o
 }
 
 // newManager makes the controller-runtime manager: own Pods only in the cache, leadership released on shutdown.

@@ -169,7 +169,7 @@ func assemble(s Settings, kube *kubernetes, log *slog.Logger) (*platform, error)
 	}
 	e2bAPI := e2b.New(e2b.Options{
 		Claims: claims, Access: keys, Envs: mgr.GetCache(), ClusterID: s.ClusterID, Domain: s.Domain,
-		Logs: sandboxLogs(kube.Logs), Logger: log.With("component", "e2b"), Registerer: metrics,
+		Logs: kube.Logs, Logger: log.With("component", "e2b"), Registerer: metrics,
 	})
 	gate := gateway.New(gateway.Options{Claims: claims, Access: keys, Domain: s.Domain, Logger: log.With("component", "gateway")})
 

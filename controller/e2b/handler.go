@@ -15,6 +15,7 @@ import (
 
 	"navix.sh/agentbox/controller/access"
 	"navix.sh/agentbox/controller/claim"
+	"navix.sh/agentbox/controller/podlog"
 )
 
 // EnvdVersion is what the platform's envd answers to: SDKs switch features on by it.
@@ -34,7 +35,7 @@ type Options struct {
 	// Domain is the suffix of sandbox host names, with a port where clients need one. Empty: the client's own domain.
 	Domain string
 	// Logs reads what the main container of a sandbox wrote; nil answers 501.
-	Logs   LogReader
+	Logs   podlog.Reader
 	Logger *slog.Logger
 	// Registerer receives the metrics; nil registers none.
 	Registerer prometheus.Registerer
@@ -47,7 +48,7 @@ type Handler struct {
 	envs    client.Reader
 	cluster string
 	domain  string
-	logs    LogReader
+	logs    podlog.Reader
 	log     *slog.Logger
 	router  *router
 	// unsupported counts the 501 answers, by route of Unsupported.

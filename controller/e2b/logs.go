@@ -13,12 +13,8 @@ import (
 	"time"
 
 	"navix.sh/agentbox/controller/access"
-	"navix.sh/agentbox/controller/claim"
+	"navix.sh/agentbox/controller/podlog"
 )
-
-// LogReader opens the log of a sandbox's main container from a time on, at most lines from the end (0: all). Each line
-// is led by an RFC 3339 time with nanoseconds and a blank, as `kubectl logs --timestamps` prints it.
-type LogReader func(ctx context.Context, sb claim.Sandbox, since time.Time, lines int64) (io.ReadCloser, error)
 
 // Bounds of reading logs.
 const (
@@ -119,7 +115,7 @@ func (h *Handler) readLogs(ctx context.Context, c *call, q url.Values, startName
 	if query.Backward && query.From.IsZero() && query.Search == "" {
 		tail = int64(query.Limit)
 	}
-	stream, err := h.logs(ctx, sb, since, tail)
+	stream, err := h.logs(ctx, podlog.Query{Namespace: sb.Owner.Namespace, Pod: sb.Pod, Since: since, Lines: tail})
 	if err != nil {
 		return nil, &apiError{Status: http.StatusBadGateway, Message: "the sandbox's log could not be read; try again", Err: err}
 	}

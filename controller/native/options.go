@@ -3,8 +3,6 @@
 package native
 
 import (
-	"context"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"navix.sh/agentbox/controller/access"
 	"navix.sh/agentbox/controller/catalogue"
 	"navix.sh/agentbox/controller/claim"
+	"navix.sh/agentbox/controller/podlog"
 )
 
 // Options is what the API is made of. Everything but Logs, Catalogue, Logger and the names is required.
@@ -36,7 +35,7 @@ type Options struct {
 	// Domain is the wildcard domain of the data plane; empty when there is none.
 	Domain string
 	// Logs reads container logs; nil answers 501.
-	Logs      LogReader
+	Logs      podlog.Reader
 	Catalogue *catalogue.Catalogue
 	Logger    *slog.Logger
 	// Registerer receives the metrics; nil registers none.
@@ -44,19 +43,3 @@ type Options struct {
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 }
-
-// LogQuery asks for the log of one container.
-type LogQuery struct {
-	Namespace string
-	Pod       string
-	Container string
-	// Since leaves out what was written before: a Pod serves one sandbox after another.
-	Since time.Time
-	// Lines is how many lines from the end; 0 means all.
-	Lines  int64
-	Follow bool
-}
-
-// LogReader opens a container's log: one line an entry, each led by an RFC 3339 time with nanoseconds and a blank, as
-// `kubectl logs --timestamps` prints it. With Follow it stays open until ctx ends or the container does.
-type LogReader func(ctx context.Context, q LogQuery) (io.ReadCloser, error)

@@ -15,6 +15,7 @@ import (
 
 	"navix.sh/agentbox/controller/access"
 	"navix.sh/agentbox/controller/claim"
+	"navix.sh/agentbox/controller/podlog"
 )
 
 type logEntry struct {
@@ -69,7 +70,7 @@ func getSandboxLogs(c *call) (*response, error) {
 		}
 		container = want
 	}
-	q := LogQuery{Namespace: s.Owner.Namespace, Pod: s.Pod, Container: container, Since: s.ClaimedAt, Lines: defaultLogLines}
+	q := podlog.Query{Namespace: s.Owner.Namespace, Pod: s.Pod, Container: container, Since: s.ClaimedAt, Lines: defaultLogLines}
 	lines, sent := c.number("lines")
 	if sent {
 		q.Lines = int64(lines)
@@ -111,7 +112,7 @@ func (c *call) containers(s claim.Sandbox) ([]string, error) {
 	return out, nil
 }
 
-func (c *call) snapshot(q LogQuery, r *logsResult) error {
+func (c *call) snapshot(q podlog.Query, r *logsResult) error {
 	body, err := c.Logs(c.ctx, q)
 	if err != nil {
 		return err
@@ -138,7 +139,7 @@ func (c *call) snapshot(q LogQuery, r *logsResult) error {
 }
 
 // followLogs streams lines until the sandbox ends or the client goes.
-func (c *call) followLogs(s claim.Sandbox, q LogQuery, onlyNew bool) (*response, error) {
+func (c *call) followLogs(s claim.Sandbox, q podlog.Query, onlyNew bool) (*response, error) {
 	route, routed := c.Claims.Route(s.ID)
 	if !routed {
 		return nil, refuse(503, codeUnavailable, "wait until it runs", "the sandbox is %s", s.Status)
@@ -180,7 +181,7 @@ func (c *call) followLogs(s claim.Sandbox, q LogQuery, onlyNew bool) (*response,
 }
 
 // relay sends lines until the sandbox ends, the client goes, or the key does not work any more.
-func (c *call) relay(ctx context.Context, events *eventStream, lines <-chan logEntry, ended <-chan struct{}, q LogQuery) error {
+func (c *call) relay(ctx context.Context, events *eventStream, lines <-chan logEntry, ended <-chan struct{}, q podlog.Query) error {
 	alive := time.NewTicker(keepAlive)
 	defer alive.Stop()
 	every := time.NewTicker(lookAgain)

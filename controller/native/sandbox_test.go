@@ -19,6 +19,7 @@ import (
 
 	"navix.sh/agentbox/controller/access"
 	"navix.sh/agentbox/controller/claim"
+	"navix.sh/agentbox/controller/podlog"
 	"navix.sh/agentbox/envd/spec/process"
 	"navix.sh/agentbox/envd/spec/process/processconnect"
 )
@@ -26,11 +27,11 @@ import (
 // logSource is a container's log that a test writes.
 type logSource struct {
 	mu     sync.Mutex
-	last   LogQuery
+	last   podlog.Query
 	reader io.ReadCloser
 }
 
-func (l *logSource) read(_ context.Context, q LogQuery) (io.ReadCloser, error) {
+func (l *logSource) read(_ context.Context, q podlog.Query) (io.ReadCloser, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = q
