@@ -77,14 +77,19 @@ func join(sources []string, destination string) error {
 	defer os.Remove(whole.Name()) // after the rename it is not there
 	defer whole.Close()
 	for _, source := range sources {
-		part, _, err := openRegular(source, os.O_RDONLY)
+		part, info, err := openRegular(source, os.O_RDONLY)
 		if err != nil {
 			return err
 		}
-		_, err = io.Copy(whole, part)
+		content, err := contents(source, info, part, part)
+		if err == nil {
+			if _, err = io.Copy(whole, content); err != nil {
+				err = failure(destination, err)
+			}
+		}
 		part.Close()
 		if err != nil {
-			return failure(destination, err)
+			return err
 		}
 	}
 	if err := errors.Join(whole.Chmod(0o644), whole.Close(), os.Rename(whole.Name(), destination)); err != nil {

@@ -47,31 +47,23 @@ func (s *Service) download(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	content, err := contents(path, info, file, reader{file: file, user: user})
+	if err != nil {
+		return err
+	}
 	name := filepath.Base(path)
 	header.Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": name}))
-	// Files of /proc and /sys say that they are empty and are not.
-	unsized := info.Size() == 0
-	var content io.Reader = file
-	if unsized {
-		content = reader{file: file, user: user}
+	if encoding != gzipEncoding {
+		http.ServeContent(w, r, name, info.ModTime(), content)
+		return nil
 	}
-	switch {
-	case encoding == gzipEncoding:
-		header.Set("Content-Type", typeByName(name))
-		header.Set("Content-Encoding", gzipEncoding)
-		compressed := gzip.NewWriter(w)
-		if _, err := io.Copy(compressed, content); err != nil {
-			panic(http.ErrAbortHandler) // the status is out; only a broken body can still say that it failed
-		}
-		_ = compressed.Close()
-	case unsized:
-		header.Set("Content-Type", typeByName(name))
-		if _, err := io.Copy(w, content); err != nil {
-			panic(http.ErrAbortHandler)
-		}
-	default:
-		http.ServeContent(w, r, name, info.ModTime(), file)
+	header.Set("Content-Type", typeByName(name))
+	header.Set("Content-Encoding", gzipEncoding)
+	compressed := gzip.NewWriter(w)
+	if _, err := io.Copy(compressed, content); err != nil {
+		panic(http.ErrAbortHandler) // the status is out; only a broken body can still say that it failed
 	}
+	_ = compressed.Close()
 	return nil
 }
 

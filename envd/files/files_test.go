@@ -243,6 +243,16 @@ func TestDownload(t *testing.T) {
 	f.want(f.get(filepath.Join(dir, "none")), 404, "path '"+filepath.Join(dir, "none")+"' does not exist")
 	f.want(f.get(filepath.Join(path, "below")), 404, "does not exist")
 	f.want(f.get("/proc/self/status"), 200, "Pid:")
+	f.want(f.get("/proc/self/status", "Range", "bytes=0-4"), 206, "Name:")
+	// A file of /sys says that it has a page, which is not what it holds.
+	res = f.get("/sys/kernel/fscaps")
+	f.want(res, 200, "1\n")
+	if got := res.Header().Get("Content-Length"); got != "2" {
+		t.Errorf("length %s", got)
+	}
+	for _, accept := range []string{"identity", "gzip"} {
+		f.want(f.get("/proc/self/pagemap", "Accept-Encoding", accept), 400, "does not end within 32 MiB")
+	}
 	f.want(f.get("/dev/zero"), 400, "not a regular file")
 
 	fifo := filepath.Join(dir, "fifo")
@@ -427,6 +437,7 @@ func TestCompose(t *testing.T) {
 	}
 	f.want(compose(at("x")), 400, "must not be empty")
 	f.want(compose(dir, at("3")), 400, "path is a directory")
+	f.want(compose(at("endless"), "/proc/self/pagemap"), 400, "does not end within 32 MiB")
 	if left, _ := filepath.Glob(at("**/.compose-*")); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}

@@ -3,7 +3,9 @@
 package files
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -81,6 +83,34 @@ func openRegular(path string, flags int) (*os.File, fs.FileInfo, error) {
 	}
 	file.Close()
 	return nil, nil, err
+}
+
+// Files of /proc and /sys say that they hold nothing, or a page, whatever they hold; some have no end.
+const (
+	pageSize = 4 << 10
+	// maxUnsized bounds what is read of a file whose size is not to be believed.
+	maxUnsized = 32 << 20
+)
+
+// contents returns what an open file holds. One whose size is not to be believed is read to its end, through r.
+func contents(path string, info fs.FileInfo, file *os.File, r io.Reader) (io.ReadSeeker, error) {
+	if info.Size() > pageSize {
+		return file, nil
+	}
+	var held bytes.Buffer
+	page := make([]byte, pageSize) // some files of /proc are read in whole records only
+	for held.Len() <= maxUnsized {
+		n, err := r.Read(page)
+		held.Write(page[:n])
+		if errors.Is(err, io.EOF) {
+			return bytes.NewReader(held.Bytes()), nil
+		}
+		if err != nil {
+			return nil, failure(path, err)
+		}
+	}
+	return nil, httperror.New(http.StatusBadRequest,
+		"path '%s' does not say how long it is and does not end within %d MiB; read a part of it with a command, such as head -c", path, maxUnsized>>20)
 }
 
 // failure words an error of the file system.
