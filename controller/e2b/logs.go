@@ -120,7 +120,7 @@ func (h *Handler) readLogs(ctx context.Context, c *call, q url.Values, startName
 		return nil, &apiError{Status: http.StatusBadGateway, Message: "the sandbox's log could not be read; try again", Err: err}
 	}
 	defer func() { _ = stream.Close() }()
-	return scanLogs(stream, query)
+	return scanLogs(stream, since, query)
 }
 
 func parseLogQuery(q url.Values, startName string) (logQuery, error) {
@@ -148,8 +148,9 @@ func parseLogQuery(q url.Values, startName string) (logQuery, error) {
 	return out, nil
 }
 
-// scanLogs keeps the first lines that match or, backward, the last, newest first.
-func scanLogs(stream io.Reader, q logQuery) ([]logEntryBody, error) {
+// scanLogs keeps the first lines that match or, backward, the last, newest first. A kubelet counts since in whole
+// seconds, and the lines just before it may be another sandbox's.
+func scanLogs(stream io.Reader, since time.Time, q logQuery) ([]logEntryBody, error) {
 	out := []logEntryBody{}
 	if q.Limit == 0 || slices.Index(logLevels, q.Level) > slices.Index(logLevels, logLevel) {
 		return out, nil
@@ -161,7 +162,7 @@ func scanLogs(stream io.Reader, q logQuery) ([]logEntryBody, error) {
 		if !ok || !strings.Contains(entry.Message, q.Search) {
 			continue
 		}
-		if !q.From.IsZero() && (entry.Timestamp.Before(q.From) != q.Backward) {
+		if entry.Timestamp.Before(since) || q.Backward && !q.From.IsZero() && !entry.Timestamp.Before(q.From) {
 			continue
 		}
 		out = append(out, entry)

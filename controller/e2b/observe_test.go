@@ -16,7 +16,7 @@ import (
 )
 
 func TestLogs(t *testing.T) {
-	const text = "2026-05-01T00:00:02.5Z first\n2026-05-01T00:00:03Z \x1b[1msecond\x1b[0m\nnot a line of the log\n2026-05-01T00:00:04Z\n2026-05-01T00:00:05Z fourth\n"
+	const text = "2026-05-01T00:00:00.9Z the sandbox before\n2026-05-01T00:00:02.5Z first\n2026-05-01T00:00:03Z \x1b[1msecond\x1b[0m\nnot a line of the log\n2026-05-01T00:00:04Z\n2026-05-01T00:00:05Z fourth\n"
 	var since time.Time
 	f := newFixture(t, func(o *Options) {
 		o.Logs = func(_ context.Context, q podlog.Query) (io.ReadCloser, error) {

@@ -16,7 +16,7 @@ type Query struct {
 	Pod       string
 	// Container may be empty where the Pod has one only.
 	Container string
-	// Since leaves out what was written before, to the second: a Pod serves one sandbox after another.
+	// Since leaves out what was written before. A kubelet counts it in whole seconds: a line may be older by less than one.
 	Since time.Time
 	// Lines is how many lines from the end; 0 means all.
 	Lines  int64
