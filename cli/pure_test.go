@@ -136,8 +136,16 @@ func TestSettled(t *testing.T) {
 		{"pool", `{"spec":{"replicas":2},"status":{"idleReplicas":2,"stoppingReplicas":2,"phase":"Ready"}}`, false},
 		{"pool", `{"spec":{"replicas":2},"status":{"idleReplicas":2,"updatedReplicas":1,"phase":"Ready"}}`, false},
 		{"pool", `{"spec":{"replicas":0},"status":{"phase":"Ready"}}`, true},
+		{"pool", `{"spec":{"replicas":0},"status":{"phase":"Pending"}}`, true},
+		{"pool", `{"spec":{"replicas":1},"status":{"idleReplicas":1,"phase":"Pending"}}`, false},
+		{"pool", `{"generation":3,"spec":{"replicas":1},"status":{"observedGeneration":2,"idleReplicas":4,"phase":"Ready"}}`, false},
+		{"pool", `{"generation":3,"spec":{"replicas":1},"status":{"idleReplicas":4,"phase":"Ready"}}`, false},
+		{"pool", `{"generation":3,"spec":{"replicas":4},"status":{"observedGeneration":3,"idleReplicas":4,"phase":"Ready"}}`, true},
 		{"env", `{"status":{"desiredReplicas":4,"idleReplicas":1}}`, false},
 		{"env", `{"status":{"memberCount":0}}`, true},
+		{"env", `{"generation":2,"status":{"observedGeneration":1}}`, false},
+		{"env", `{"status":{"conditions":[{"type":"TemplateConsistent","status":"False","reason":"RolloutInProgress"}]}}`, false},
+		{"env", `{"status":{"conditions":[{"type":"TemplateConsistent","status":"False","reason":"TemplateNotFound"}]}}`, true},
 		{"scaling-group", `{}`, true},
 	} {
 		value, err := output.Decode([]byte(c.object))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -134,7 +135,22 @@ func settled(r *registry.Resource, value any) (string, bool) {
 	if phase != "" {
 		progress += ", " + phase
 	}
-	return progress, idle+running >= want && busy == 0 && counted && (phase == "" || phase == "Ready")
+	if output.Lookup(value, "generation") != nil && number(prefix+"observedGeneration") != number("generation") {
+		return progress + ", of what was asked before", false
+	}
+	if rollingOut(value) {
+		return progress + ", rolling out", false
+	}
+	still := phase == "" || phase == "Ready" || phase == "Pending" && want == 0
+	return progress, idle+running >= want && busy == 0 && counted && still
+}
+
+// rollingOut reports whether an env says that Pods of an earlier revision are left.
+func rollingOut(value any) bool {
+	conditions, _ := output.Lookup(value, "status.conditions").([]any)
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		return output.Lookup(c, "type") == "TemplateConsistent" && output.Lookup(c, "reason") == "RolloutInProgress"
+	})
 }
 
 // poll looks again and again until look says that it is done, showing progress to a person.

@@ -1780,6 +1780,7 @@ var index = Index{SpecVersion: "1.0.0", DocsBase: "https://scitix.github.io/Agen
 		{Name: "poolSizing", Schema: Schema{Type: "string", Describe: "How its pools state their size.", Enum: []string{"billed", "free-form", "either"}}},
 		{Name: "spec", Required: true, Schema: Schema{Ref: "SandboxEnvSpec", Describe: "What was asked."}},
 		{Name: "status", Schema: Schema{Ref: "SandboxEnvStatus", Describe: "What it is doing."}},
+		{Name: "generation", Schema: Schema{Type: "integer", Format: "int64", Describe: "Counts the changes to what was asked. The status shows all of them when its observedGeneration is the same."}},
 	}},
 	{Name: "SandboxEnvEnvelope", Type: "object", Describe: "An env, and the body that an update of it takes.", Fields: []Field{
 		{Name: "env", Required: true, Schema: Schema{Ref: "SandboxEnv", Describe: "The env."}},
@@ -1801,6 +1802,7 @@ var index = Index{SpecVersion: "1.0.0", DocsBase: "https://scitix.github.io/Agen
 		{Name: "desiredReplicas", Schema: Schema{Type: "integer", Format: "int64", Describe: "Pods that all members should have."}},
 		{Name: "runningReplicas", Schema: Schema{Type: "integer", Format: "int64", Describe: "Pods that are claimed."}},
 		{Name: "idleReplicas", Schema: Schema{Type: "integer", Format: "int64", Describe: "Pods that wait for a claim."}},
+		{Name: "observedGeneration", Schema: Schema{Type: "integer", Format: "int64", Describe: "Generation of the env that this status shows."}},
 	}},
 	{Name: "SandboxEnvSummary", Type: "object", Describe: "An env in a list.", Fields: []Field{
 		{Name: "name", Required: true, Schema: Schema{Type: "string", Describe: "Name of the env, also the template id that an E2B SDK passes."}},
@@ -1855,6 +1857,7 @@ var index = Index{SpecVersion: "1.0.0", DocsBase: "https://scitix.github.io/Agen
 		{Name: "createdAt", Schema: Schema{Type: "string", Format: "date-time", Describe: "When it was made."}},
 		{Name: "overrides", Schema: Schema{Ref: "PoolOverrides", Describe: "What the env changes for this pool."}},
 		{Name: "specYaml", Schema: Schema{Type: "string", Describe: "The pool object as Kubernetes holds it, in YAML."}},
+		{Name: "generation", Schema: Schema{Type: "integer", Format: "int64", Describe: "Generation of the env, which holds what was asked of the pool. The status shows all of it when its observedGeneration is the same."}},
 	}},
 	{Name: "SandboxPoolEnvelope", Type: "object", Describe: "A member pool, and the body that an update of it takes.", Fields: []Field{
 		{Name: "template", Required: true, Schema: Schema{Ref: "SandboxPool", Describe: "The pool. (The name of this property is historical.)"}},
@@ -1881,6 +1884,7 @@ var index = Index{SpecVersion: "1.0.0", DocsBase: "https://scitix.github.io/Agen
 		{Name: "updatedReplicas", Schema: Schema{Type: "integer", Format: "int64", Describe: "Pods on the new revision."}},
 		{Name: "autoscaling", Schema: Schema{Ref: "PoolAutoscalingStatus", Describe: "What the autoscaler last did."}},
 		{Name: "conditions", Schema: Schema{Type: "array", Describe: "Available, Scaling, Degraded, Admitted.", Elem: &Schema{Ref: "Condition"}}},
+		{Name: "observedGeneration", Schema: Schema{Type: "integer", Format: "int64", Describe: "Generation of the env that this status shows; absent in a list."}},
 	}},
 	{Name: "SandboxPoolSummary", Type: "object", Describe: "A member pool in a list.", Fields: []Field{
 		{Name: "name", Required: true, Schema: Schema{Type: "string", Describe: "Name of the pool, derived from env, size and quota."}},

@@ -39,7 +39,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	p := &pass{reconciler: r, env: &e, pools: map[string]*v1alpha1.SandboxPool{}}
 	err := p.run(ctx)
 	if !p.stale {
-		if statusErr := p.publish(ctx); err == nil {
+		if statusErr := p.publish(ctx, err == nil); err == nil {
 			err = statusErr
 		}
 	}
@@ -299,13 +299,20 @@ func (p *pass) createPool(ctx context.Context, m *v1alpha1.Member) error {
 	}
 }
 
-// publish writes the status, once a pass, and only when it says something new.
-func (p *pass) publish(ctx context.Context) error {
+// publish writes the status, once a pass, and only when it says something new. It is of the env's generation when the
+// pools are in line with that and their own statuses, which it adds up, say so.
+func (p *pass) publish(ctx context.Context, inLine bool) error {
 	version := ""
 	if p.template != nil {
 		version = p.template.Spec.Version
 	}
 	next := observe(p.env, p.options.ClusterID, version, p.pools, p.problems)
+	for _, sp := range p.pools {
+		inLine = inLine && (sp.DeletionTimestamp != nil || sp.Status.ObservedGeneration == sp.Generation)
+	}
+	if !inLine {
+		next.ObservedGeneration = p.env.Status.ObservedGeneration
+	}
 	if reflect.DeepEqual(next, p.env.Status) {
 		return nil
 	}

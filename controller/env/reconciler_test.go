@@ -120,6 +120,16 @@ func TestEnvOnARealAPI(t *testing.T) {
 	eventually("scaling groups and status", func(e *v1alpha1.SandboxEnv, _ *v1alpha1.SandboxPool) bool {
 		return e.Spec.Autoscaling != nil && len(e.Spec.Autoscaling.Groups) == 2 && e.Status.MemberCount == 1 && e.Status.DesiredReplicas == 3
 	})
+	eventually("a status that is not of pools which nobody has looked at", func(e *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		if e.Status.ObservedGeneration == e.Generation {
+			t.Errorf("the status claims generation %d, and that of its pool %d of %d", e.Generation, p.Status.ObservedGeneration, p.Generation)
+		}
+		p.Status.ObservedGeneration = p.Generation
+		return c.Status().Update(ctx, p) == nil
+	})
+	eventually("the status of this generation", func(e *v1alpha1.SandboxEnv, _ *v1alpha1.SandboxPool) bool {
+		return e.Status.ObservedGeneration == e.Generation
+	})
 	eventually("the whole env", func(e *v1alpha1.SandboxEnv, _ *v1alpha1.SandboxPool) bool {
 		if segments := e.Spec.Clusters; len(segments) != 2 || segments[1].Members[0].Spec != nil {
 			t.Errorf("another cluster's segment was written: %+v", segments)

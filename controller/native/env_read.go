@@ -204,7 +204,9 @@ func (c *call) envResponse(env *v1alpha1.SandboxEnv) (*response, error) {
 			Conditions: env.Status.Conditions, Clusters: env.Status.Clusters, ScalingGroups: env.Status.ScalingGroups,
 			MemberCount: env.Status.MemberCount, DesiredReplicas: env.Status.DesiredReplicas,
 			RunningReplicas: env.Status.RunningReplicas, IdleReplicas: env.Status.IdleReplicas,
+			ObservedGeneration: env.Status.ObservedGeneration,
 		},
+		Generation: env.Generation,
 	}
 	if env.Spec.Autoscaling != nil {
 		d.Spec.Autoscaling = &autoscalingSpec{groupItems(env)}

@@ -41,6 +41,7 @@ type envDetail struct {
 	PoolSizing catalogue.PoolSizing `json:"poolSizing"`
 	Spec       envSpec              `json:"spec"`
 	Status     envStatus            `json:"status"`
+	Generation int64                `json:"generation"`
 }
 
 type envSpec struct {
@@ -70,6 +71,8 @@ type envStatus struct {
 	DesiredReplicas int32                         `json:"desiredReplicas"`
 	RunningReplicas int32                         `json:"runningReplicas"`
 	IdleReplicas    int32                         `json:"idleReplicas"`
+
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
 type envEnvelope struct {

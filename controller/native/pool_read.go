@@ -169,7 +169,8 @@ func getPool(c *call) (*response, error) {
 }
 
 func (c *call) poolResponse(env *v1alpha1.SandboxEnv, m *v1alpha1.Member, pool *v1alpha1.SandboxPool) (*response, error) {
-	d := poolDetail{poolSummary: poolSummaryOf(env, m, pool)}
+	d := poolDetail{poolSummary: poolSummaryOf(env, m, pool), Generation: env.Generation}
+	d.Status.ObservedGeneration = env.Status.ObservedGeneration
 	if o := env.Spec.Overrides; o != nil && o.Image != "" {
 		d.Overrides = &poolOverrides{Image: o.Image}
 	}

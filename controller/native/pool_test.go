@@ -58,6 +58,22 @@ func TestPoolLife(t *testing.T) {
 		t.Errorf("scaled: %s", scaled.raw)
 	}
 	p.must(412, request{method: "PUT", path: item, key: p.alice, body: editable, header: map[string]string{"If-Match": etag}})
+	if before, after := read.at("template.generation").(float64), scaled.at("template.generation").(float64); after <= before || scaled.at("template.status.observedGeneration") == after {
+		t.Errorf("generation %v, after a change %v: %s", before, after, scaled.raw)
+	}
+	env := &v1alpha1.SandboxEnv{}
+	if err := p.client.Get(t.Context(), client.ObjectKey{Namespace: p.aliceNS, Name: "demo"}, env); err != nil {
+		t.Fatal(err)
+	}
+	env.Status.ObservedGeneration = env.Generation
+	if err := p.client.Status().Update(t.Context(), env); err != nil {
+		t.Fatal(err)
+	}
+	for path, object := range map[string]string{item: "template", "/v1/envs/demo": "env"} {
+		if a := p.get(p.alice, path); a.at(object+".generation") != float64(env.Generation) || a.at(object+".status.observedGeneration") != float64(env.Generation) {
+			t.Errorf("%s does not say that its status is of generation %d: %s", path, env.Generation, a.raw)
+		}
+	}
 	delete(editable, "replicas")
 	if kept := p.must(200, request{method: "PUT", path: item, key: p.alice, body: editable}); kept.at("template.spec.replicas") != 6.0 {
 		t.Errorf("an update without replicas: %s", kept.raw)

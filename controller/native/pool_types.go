@@ -28,6 +28,8 @@ type poolDetail struct {
 	poolSummary
 	Overrides *poolOverrides `json:"overrides,omitempty"`
 	SpecYAML  string         `json:"specYaml"`
+	// Generation is the env's: what is asked of a pool is written there.
+	Generation int64 `json:"generation"`
 }
 
 type poolOverrides struct {
@@ -56,6 +58,7 @@ type poolStatus struct {
 	UpdatedReplicas         int32                           `json:"updatedReplicas"`
 	Autoscaling             *v1alpha1.PoolAutoscalingStatus `json:"autoscaling,omitempty"`
 	Conditions              []metav1.Condition              `json:"conditions,omitempty"`
+	ObservedGeneration      int64                           `json:"observedGeneration,omitempty"`
 }
 
 type poolEnvelope struct {
