@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"navix.sh/agentbox/controller/embedded/runtime"
+	"navix.sh/agentbox/controller/embedded/runtime/namespaces"
 )
 
 const builtinRegistry = "agentbox.local"
@@ -87,13 +88,13 @@ func NewStore(dir string, ids runtime.IDs, envd string) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{dir: dir, ids: ids, envd: envd, pulls: map[string]*pull{}, images: map[string]*Image{}}
-	// A crash in the middle of an unpacking leaves a temporary directory.
+	// A crash in the middle of an unpacking or a removal leaves a temporary directory.
 	leftovers, err := filepath.Glob(filepath.Join(dir, tmpPrefix+"*"))
 	if err != nil {
 		return nil, err
 	}
 	for _, l := range leftovers {
-		if err := os.RemoveAll(l); err != nil {
+		if err := namespaces.RemoveTree(l); err != nil {
 			return nil, err
 		}
 	}

@@ -19,6 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const (
+	recordName = "image.json"
+	tagPrefix  = "tag-"
+)
+
 // pull serialises the unpacking of one image; its channel holds one token.
 type pull struct {
 	token chan struct{}
@@ -53,7 +58,7 @@ func (s *Store) open(digest string) (*Image, error) {
 	img := s.images[digest]
 	if img == nil {
 		dir := s.imageDir(digest)
-		data, err := os.ReadFile(filepath.Join(dir, "image.json"))
+		data, err := os.ReadFile(s.recordPath(digest))
 		if err != nil {
 			return nil, err
 		}
@@ -72,9 +77,14 @@ func (s *Store) imageDir(digest string) string {
 	return filepath.Join(s.dir, strings.ReplaceAll(digest, ":", "-"))
 }
 
+// recordPath is the file about an image; it was last changed when the image was last used.
+func (s *Store) recordPath(digest string) string {
+	return filepath.Join(s.imageDir(digest), recordName)
+}
+
 func (s *Store) tagPath(ref name.Reference) string {
 	sum := sha256.Sum256([]byte(ref.Name()))
-	return filepath.Join(s.dir, "tag-"+hex.EncodeToString(sum[:]))
+	return filepath.Join(s.dir, tagPrefix+hex.EncodeToString(sum[:]))
 }
 
 // pull asks the registry what the reference is, and fetches and unpacks it unless that content is here.
@@ -223,7 +233,7 @@ func (s *Store) fetch(ctx context.Context, img v1.Image, digest string) (err err
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(tmp, "image.json"), meta, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(tmp, recordName), meta, 0o600); err != nil {
 		return err
 	}
 	if err := os.Chmod(tmp, 0o711); err != nil {

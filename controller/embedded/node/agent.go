@@ -124,6 +124,7 @@ func Start(ctx context.Context, o Options) (_ *Agent, err error) {
 	}
 	a.wg.Go(a.guardDisk)
 	a.wg.Go(a.guardLimits)
+	a.wg.Go(a.collectImages)
 	return a, nil
 }
 

@@ -150,6 +150,9 @@ func (w *worker) retire(ctx context.Context, c *container) {
 }
 
 func (w *worker) startContainer(ctx context.Context, spec *corev1.Container, c *container, img *image.Image) time.Duration {
+	if !w.hold(img) {
+		return 0 // removed meanwhile: the next pass pulls it again
+	}
 	config, err := w.config(ctx, spec, img)
 	if err != nil {
 		c.reason, c.message = "CreateContainerConfigError", err.Error()
@@ -271,4 +274,11 @@ func (w *worker) waitAll(reason, message string) {
 	}
 }
 
-func (w *worker) save() error { return w.state.save(w.dir) }
+// save puts the state on record. From then on the images that it names are held, and no others.
+func (w *worker) save() error {
+	if err := w.state.save(w.dir); err != nil {
+		return err
+	}
+	w.setImages(w.state.images())
+	return nil
+}

@@ -46,12 +46,17 @@ func (a *Agent) guardDisk() {
 
 // diskRoom is how many bytes the disk under dir has left, and how many it should have.
 func diskRoom(dir string) (free, floor uint64, err error) {
+	free, size, err := diskSpace(dir)
+	return free, min(size/20, maxDiskFloor), err
+}
+
+// diskSpace is how many bytes the disk under dir has left, and how many it has.
+func diskSpace(dir string) (free, size uint64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
 		return 0, 0, err
 	}
-	size := uint64(s.Bsize)
-	return s.Bavail * size, min(s.Blocks*size/20, maxDiskFloor), nil
+	return s.Bavail * uint64(s.Bsize), s.Blocks * uint64(s.Bsize), nil
 }
 
 // evictLargest evicts the Pod that holds most of the disk. It leaves Pods alone that hold next to nothing: then

@@ -132,7 +132,7 @@ func (w *worker) discardSandbox(ctx context.Context) error {
 	}
 	err := p.Stop(ctx)
 	w.setSandbox(nil)
-	w.prepared = false
+	w.prepared, w.state.VolumeImages = false, nil
 	return errors.Join(err, w.agent.network.Detach(string(w.uid)))
 }
 
@@ -145,6 +145,7 @@ func (w *worker) stopSandbox(ctx context.Context) error {
 		w.agent.network.Free(w.state.IP)
 		w.state.IP = ""
 	}
+	w.setImages(nil)
 	return errors.Join(err, namespaces.RemoveTree(w.dir))
 }
 
@@ -272,6 +273,7 @@ func (w *worker) adopt(ctx context.Context) error {
 			c.ID = ""
 		}
 	}
+	w.setImages(state.images())
 	w.agent.setAddress(state.IP, w)
 	return nil
 }

@@ -17,13 +17,15 @@ const stateName = "state.json"
 // podState is what an agent must know about a Pod's sandbox to take it over from an agent that died. It is written
 // before a sandbox or container is started, so that nothing runs that is not on record.
 type podState struct {
-	Namespace  string                     `json:"namespace"`
-	Name       string                     `json:"name"`
-	IP         string                     `json:"ip"`
-	Network    bool                       `json:"network"`
-	Started    time.Time                  `json:"started"`
-	ResetDone  string                     `json:"resetDone,omitempty"`
-	Containers map[string]*containerState `json:"containers"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	IP        string    `json:"ip"`
+	Network   bool      `json:"network"`
+	Started   time.Time `json:"started"`
+	ResetDone string    `json:"resetDone,omitempty"`
+	// VolumeImages are the IDs of the images that volumes of the sandbox show.
+	VolumeImages []string                   `json:"volumeImages,omitempty"`
+	Containers   map[string]*containerState `json:"containers"`
 }
 
 // containerState is one container of a Pod, over its restarts.
@@ -38,6 +40,20 @@ type containerState struct {
 	Started  time.Time                        `json:"started,omitzero"`
 	Ended    *corev1.ContainerStateTerminated `json:"ended,omitempty"`
 	Last     *corev1.ContainerStateTerminated `json:"last,omitempty"`
+}
+
+// images are the IDs of the images that the sandbox uses.
+func (s *podState) images() map[string]bool {
+	used := map[string]bool{}
+	for _, id := range s.VolumeImages {
+		used[id] = true
+	}
+	for _, c := range s.Containers {
+		if c.ID != "" && c.Ended == nil {
+			used[c.ImageID] = true
+		}
+	}
+	return used
 }
 
 func (s *podState) save(dir string) error {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,13 @@ func (w *worker) prepare(ctx context.Context) (time.Duration, bool) {
 				w.waitAll(wait.reason, wait.message)
 				return wait.due, false
 			}
+			if !w.hold(img) {
+				return 0, false // removed meanwhile: the next pass pulls it again
+			}
+			// One that an earlier agent found under the name stays on record: a container may still show it.
+			if !slices.Contains(w.state.VolumeImages, img.ID) {
+				w.state.VolumeImages = append(w.state.VolumeImages, img.ID)
+			}
 			made[spec.Name] = volume{source: img.Tree, readOnly: true}
 			continue
 		}
@@ -52,6 +60,10 @@ func (w *worker) prepare(ctx context.Context) (time.Duration, bool) {
 			return 2 * time.Second, false
 		}
 		made[spec.Name] = v
+	}
+	if err := w.save(); err != nil {
+		w.waitAll("CreateContainerError", err.Error())
+		return retryPass, false
 	}
 	w.volumes, w.prepared = made, true
 	return 0, true

@@ -28,6 +28,8 @@ type worker struct {
 	sandbox runtime.Pod
 	results []probeResult
 	pulls   map[string]*pulled // by image reference
+	// images are the IDs of the images that must stay.
+	images map[string]bool
 	// eviction is why the Pod has to go; empty when it may stay.
 	eviction string
 	// measureAt is when the Pod is measured next; guardLimits alone uses it.
