@@ -57,7 +57,7 @@ func New(o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the sandbox launcher is missing: %w; build it with: make build", err)
 	}
-	if err := checkKernel(); err != nil {
+	if err := errors.Join(checkKernel(), raiseSharedLimits()); err != nil {
 		launcher.Close()
 		return nil, err
 	}
@@ -92,6 +92,25 @@ func checkKernel() error {
 	}
 	if limit, err := os.ReadFile("/proc/sys/user/max_user_namespaces"); err == nil && strings.TrimSpace(string(limit)) == "0" {
 		return errors.New("user namespaces are switched off on this machine: set sysctl user.max_user_namespaces to more than 0")
+	}
+	return nil
+}
+
+// raiseSharedLimits lifts this process's limits on what the kernel counts over all of its user namespaces: a namespace
+// keeps the limit that its maker had. The launcher sets the sandbox's own.
+func raiseSharedLimits() error {
+	for _, resource := range []int{unix.RLIMIT_MSGQUEUE, unix.RLIMIT_SIGPENDING} {
+		err := unix.Setrlimit(resource, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
+		if errors.Is(err, unix.EPERM) { // not root: as far as the machine allows
+			var l unix.Rlimit
+			if err = unix.Getrlimit(resource, &l); err == nil {
+				l.Cur = l.Max
+				err = unix.Setrlimit(resource, &l)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("lift the limits that sandboxes share: %w", err)
+		}
 	}
 	return nil
 }

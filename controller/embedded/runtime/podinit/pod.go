@@ -69,8 +69,27 @@ func capCounters() error {
 			return fmt.Errorf("bound the sandbox's share of a kernel counter: %w", err)
 		}
 	}
+	for resource, most := range map[int]uint64{unix.RLIMIT_MSGQUEUE: maxMessageQueueBytes, unix.RLIMIT_SIGPENDING: maxPendingSignals} {
+		var together unix.Rlimit
+		err := unix.Getrlimit(resource, &together)
+		if err == nil {
+			own := min(most, together.Max/4)
+			err = unix.Setrlimit(resource, &unix.Rlimit{Cur: own, Max: own})
+		}
+		if err != nil {
+			return fmt.Errorf("bound the sandbox's message queues and pending signals: %w", err)
+		}
+	}
 	return nil
 }
+
+// What a user of a sandbox may have of what the kernel also counts for the owner of all user namespaces together, there
+// up to the limit that the agent had when it made the namespace. Where the agent could not lift its limit (it is not
+// root, or may not: CAP_SYS_RESOURCE), the sandboxes share that, and each gets a quarter of it at most.
+const (
+	maxMessageQueueBytes = 819_200 // the kernel's default
+	maxPendingSignals    = 16_384
+)
 
 // enterOwnRoot gives the launcher a file tree of its own: an empty tmpfs with /proc and /sys, and the machine's tree
 // under HostPrefix only where the launcher has to open mounts by itself.
