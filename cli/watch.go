@@ -3,11 +3,15 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"math/rand/v2"
 	"mime"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +22,8 @@ import (
 	"navix.sh/agentbox/registry"
 )
 
-// watchList prints the rows of a list and then every change to them until interrupted.
+// watchList prints the rows of a list and then every change to them until interrupted. When the stream ends it connects
+// again, and prints what has become different in between.
 func (a *App) watchList(cmd *cobra.Command, s *session, addr registry.Address, p printing, l listing, fields []field) error {
 	ctx := cmd.Context()
 	api, err := s.listAPI(ctx, addr.Resource)
@@ -36,11 +41,52 @@ func (a *App) watchList(cmd *cobra.Command, s *session, addr registry.Address, p
 	query := filterQuery(op, l.filters)
 	query.Set("watch", "true")
 	w := &watcher{app: a, resource: addr.Resource, p: p, filters: l.filters,
-		fields: append([]field{{"change", nil}}, fields...)}
-	if err := a.stream(ctx, api, path, query, func(data []byte) error { return w.event(ctx, data) }); err != nil {
-		return err
+		fields: append([]field{{"change", nil}}, fields...), printed: map[string]any{}}
+	noted := false
+	for failures := 0; ; failures++ {
+		w.connected()
+		err := a.stream(ctx, api, path, query, func(data []byte) error { return w.event(ctx, data) })
+		if err != nil && (!w.began || !passing(err)) {
+			return err
+		}
+		if err := w.begin(); err != nil { // the stream may end before it has marked its beginning
+			return err
+		}
+		if w.inStep {
+			failures, noted = 0, false
+		}
+		if !noted {
+			noted = true
+			why := "the server ended the watch"
+			if err != nil {
+				why = err.Error()
+			}
+			a.note("%s; connecting again", text.Line(why))
+		}
+		if err := a.Pause(ctx, reconnectPause(failures)); err != nil {
+			return clierr.New(clierr.Interrupted, "interrupted").Because(err)
+		}
 	}
-	return w.begin() // the stream may end before it has marked its beginning
+}
+
+// passing reports whether a watch that failed may work later: the server could not be reached, or is not well. An
+// answer that refuses it stays what it is.
+func passing(err error) bool {
+	e := clierr.From(err)
+	switch e.Status {
+	case 0:
+		return e.Code == clierr.Unreachable || e.Code == clierr.Timeout
+	case http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return true
+	}
+	return e.Status >= http.StatusInternalServerError
+}
+
+// reconnectPause grows with every connection that came to nothing. The jitter keeps the clients of a restarted server
+// apart.
+func reconnectPause(failures int) time.Duration {
+	base := min(200*time.Millisecond<<min(failures, 10), 20*time.Second)
+	return base/2 + rand.N(base)
 }
 
 // stream reads server-sent events until the server or the person ends it.
@@ -79,6 +125,20 @@ type watcher struct {
 	fields   []field
 	widths   []int      // of the table, once its beginning was printed
 	first    [][]string // rows that existed when the watch began, not printed yet
+
+	printed map[string]any  // the rows that were printed and are there, by identity
+	unseen  map[string]bool // those that the present stream has not shown yet
+	began   bool            // an event has come
+	inStep  bool            // the present stream has marked its beginning: what it says from then on is news
+}
+
+// connected begins a stream, which shows all rows first.
+func (w *watcher) connected() {
+	w.inStep = false
+	w.unseen = map[string]bool{}
+	for id := range w.printed {
+		w.unseen[id] = true
+	}
 }
 
 type watchEvent struct {
@@ -92,7 +152,11 @@ func (w *watcher) event(ctx context.Context, data []byte) error {
 	if err := json.Unmarshal(data, &e); err != nil {
 		return clierr.New(clierr.BadResponse, "an event of the watch cannot be read: %v", err)
 	}
+	w.began = true
 	if e.Type == "BOOKMARK" {
+		if err := w.catchUp(ctx); err != nil {
+			return err
+		}
 		return w.begin()
 	}
 	if e.Kind != "" && e.Kind != w.resource.Kind {
@@ -106,7 +170,48 @@ func (w *watcher) event(ctx context.Context, data []byte) error {
 	if slices.ContainsFunc(w.filters, func(f filterArg) bool { return !f.matches(r) }) {
 		return nil
 	}
+	id := w.identity(value, e.Object)
+	was, known := w.printed[id]
+	delete(w.unseen, id)
+	if !w.inStep && known && e.Type == "ADDED" {
+		if reflect.DeepEqual(was, value) {
+			return nil
+		}
+		e.Type = "MODIFIED"
+	}
+	if w.printed[id] = value; e.Type == "DELETED" {
+		delete(w.printed, id)
+	}
+	return w.change(ctx, e.Type, r)
+}
+
+// catchUp ends the rows that a stream shows first: the printed ones that were not among them are gone.
+func (w *watcher) catchUp(ctx context.Context) error {
+	w.inStep = true
+	for _, id := range slices.Sorted(maps.Keys(w.unseen)) {
+		gone := row{value: w.printed[id]}
+		delete(w.printed, id)
+		if err := w.change(ctx, "DELETED", gone); err != nil {
+			return err
+		}
+	}
+	w.unseen = nil
+	return nil
+}
+
+// identity tells the rows of a list apart. Rows without an id are what they hold.
+func (w *watcher) identity(value any, raw []byte) string {
+	id := rowID(w.resource, value)
+	if id == "" {
+		return string(raw)
+	}
+	return output.Plain(output.Lookup(value, "namespace")) + "/" + id
+}
+
+// change prints one change.
+func (w *watcher) change(ctx context.Context, kind string, r row) error {
 	if w.p.query != nil || w.p.format == output.JSON || w.p.format == output.NDJSON || w.p.format == output.YAML {
+		value := r.value
 		if w.p.fields != nil {
 			picked := map[string]any{}
 			for _, f := range w.fields[1:] {
@@ -114,9 +219,9 @@ func (w *watcher) event(ctx context.Context, data []byte) error {
 			}
 			value = picked
 		}
-		return w.app.event(ctx, w.p, map[string]any{"type": e.Type, "object": value})
+		return w.app.event(ctx, w.p, map[string]any{"type": kind, "object": value})
 	}
-	return w.line(e.Type, r)
+	return w.line(kind, r)
 }
 
 func (w *watcher) line(change string, r row) error {

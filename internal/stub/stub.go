@@ -412,7 +412,7 @@ func (s *Server) dryRun(w http.ResponseWriter, c *call) {
 }
 
 // stream sends the document's event stream and ends it.
-func (s *Server) stream(w http.ResponseWriter, _ *http.Request, c *call) {
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, c *call) {
 	media := c.op.Responses.Status(http.StatusOK).Value.Content.Get("text/event-stream")
 	if media == nil || s.legacy {
 		s.refuse(w, http.StatusInternalServerError, "the document has no stream for "+c.op.OperationID)
@@ -420,6 +420,9 @@ func (s *Server) stream(w http.ResponseWriter, _ *http.Request, c *call) {
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = fmt.Fprint(w, media.Example)
+	if r.URL.Query().Get("watch") == "true" { // the client connects again, and would for ever
+		s.Next(c.op.OperationID, Answer{Status: http.StatusForbidden})
+	}
 }
 
 func (s *Server) listClusters(w http.ResponseWriter) {
