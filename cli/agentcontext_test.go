@@ -128,6 +128,11 @@ func TestFlagsAreTheReservedOnes(t *testing.T) {
 				reserved = append(reserved, o.Flag)
 			}
 		}
+		for _, act := range r.Actions {
+			for _, f := range act.Flags {
+				reserved = append(reserved, f.Name)
+			}
+		}
 	}
 	for _, name := range have {
 		if !slices.Contains(reserved, name) {

@@ -30,6 +30,7 @@ const (
 	groupBody   // create, update
 	groupScale  // scale
 	groupWrite  // everything that changes something
+	groupAction // the action that the flag names
 	groupSchema // commands with a shape to show
 	groupVersion
 )
@@ -53,6 +54,7 @@ type flagDef struct {
 	Kind   flagKind
 	Groups group
 	Values []string // closed set
+	Action string   // the only action that takes it; empty for flags that are not of the document
 	Help   string
 }
 
@@ -98,6 +100,14 @@ func flagTable() []flagDef {
 		}
 		table = append(table, def)
 	}
+	for i := range registry.Default().Resources {
+		for _, act := range registry.Default().Resources[i].Actions {
+			for _, f := range act.Flags {
+				table = append(table, flagDef{Name: f.Name, Arg: strings.ToUpper(f.Name), Kind: kindString, Groups: groupAction,
+					Values: f.Values, Action: act.Name, Help: f.Describe})
+			}
+		}
+	}
 	return append(table,
 		flagDef{Name: "api-key-stdin", Groups: groupGlobal, Help: "read the key from standard input"},
 		flagDef{Name: "color", Arg: "WHEN", Kind: kindString, Groups: groupGlobal, Values: output.ColorModes, Help: "when to use colour"},
@@ -109,7 +119,7 @@ func flagTable() []flagDef {
 func addFlags(cmd *cobra.Command, groups group) {
 	cmd.Flags().BoolP("help", "h", false, "show this page")
 	for _, f := range flagTable() {
-		if f.Groups&groups == 0 {
+		if f.Groups&groups == 0 || f.Action != "" && f.Action != cmd.Name() {
 			continue
 		}
 		set := cmd.Flags()
@@ -289,6 +299,9 @@ func unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) error {
 // belongsTo says which commands take the flag.
 func belongsTo(f flagDef) string {
 	var where []string
+	if f.Action != "" {
+		where = []string{f.Action}
+	}
 	for _, g := range []struct {
 		group group
 		name  string

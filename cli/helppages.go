@@ -157,7 +157,11 @@ func (a *App) writeForms(r *registry.Resource) []entry {
 		forms = append(forms, entry{form, forbidden(firstSentence(v.Describe), v.AgentForbidden)})
 	}
 	for _, act := range r.Actions {
-		forms = append(forms, entry{"abx " + act.Name + " " + a.Index.ItemForm(r), forbidden(firstSentence(act.Describe), act.AgentForbidden)})
+		form := "abx " + act.Name + " " + a.Index.ItemForm(r)
+		for _, f := range act.Flags {
+			form += " [--" + f.Name + " " + strings.ToUpper(f.Name) + "]"
+		}
+		forms = append(forms, entry{form, forbidden(firstSentence(act.Describe), act.AgentForbidden)})
 	}
 	return forms
 }

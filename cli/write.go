@@ -34,6 +34,9 @@ func (a *App) verbCommand(verb string) *cobra.Command {
 		groups |= groupBody
 	case "scale":
 		groups |= groupScale
+	case "delete":
+	default:
+		groups |= groupAction
 	}
 	addFlags(cmd, groups)
 	a.completeFlags(cmd)
@@ -125,8 +128,9 @@ func (a *App) write(cmd *cobra.Command, verb string, words []string) error {
 func (a *App) prepare(cmd *cobra.Command, w *write) error {
 	if act := w.addr.Resource.Action(w.verb); act != nil {
 		w.done, w.forbidden = act.Done, act.AgentForbidden
-		if act.Body != "" {
-			w.raw = []byte(act.Body)
+		var err error
+		if w.raw, err = actionBody(cmd, act); err != nil {
+			return err
 		}
 	} else {
 		v := w.addr.Resource.Verb(w.verb)
@@ -149,6 +153,28 @@ func (a *App) prepare(cmd *cobra.Command, w *write) error {
 		w.replicas = n.Value.(*count).n
 	}
 	return nil
+}
+
+// actionBody is the fixed body of an action, with what its flags set.
+func actionBody(cmd *cobra.Command, act *registry.Action) ([]byte, error) {
+	if act.Body == "" {
+		return nil, nil
+	}
+	var members map[string]any
+	if err := json.Unmarshal([]byte(act.Body), &members); err != nil {
+		return nil, clierr.New(clierr.Internal, "the body of %s is not JSON: %v", act.Name, err)
+	}
+	for _, f := range act.Flags {
+		if !cmd.Flags().Changed(f.Name) {
+			continue
+		}
+		value, _ := cmd.Flags().GetString(f.Name)
+		if len(f.Values) > 0 && !slices.Contains(f.Values, value) {
+			return nil, clierr.New(clierr.InvalidValue, "--%s %q does not exist", f.Name, value).Choices(f.Values, registry.Suggest(value, f.Values))
+		}
+		members[f.Name] = value
+	}
+	return output.MarshalJSON(members)
 }
 
 func pastTense(verb string) string {

@@ -330,11 +330,14 @@ var index = Index{SpecVersion: "1.0.0", DocsBase: "https://scitix.github.io/Agen
 		{ID: "decidedBy", Path: "decidedBy", Type: "string", Describe: "Who decided."},
 		{ID: "decidedAt", Path: "decidedAt", Type: "string", Describe: "When it was decided."},
 	}, Actions: []Action{
-		{Name: "approve", Done: "approved", Operation: "DecideApproval", Describe: "Let the request through, once", Body: `{"decision":"approve"}`, AgentForbidden: "an agent that decides its own requests needs no approval at all"},
+		{Name: "approve", Done: "approved", Operation: "DecideApproval", Describe: "Let the request through, once or as far as --scope says", Body: `{"decision":"approve"}`, AgentForbidden: "an agent that decides its own requests needs no approval at all", Flags: []BodyFlag{
+			{Name: "scope", Describe: "how far it reaches; session and key also let later requests of the operation through", Values: []string{"once", "session", "key"}},
+		}},
 		{Name: "deny", Done: "denied", Operation: "DecideApproval", Describe: "Refuse the request", Body: `{"decision":"deny"}`, AgentForbidden: "an agent that decides its own requests needs no approval at all"},
 	}, Examples: []Example{
 		{Command: "abx approvals", Describe: "what waits"},
 		{Command: "abx approve approvals apr_5d2c8e1f9a7b3c40", Describe: "let it through, once"},
+		{Command: "abx approve approvals apr_5d2c8e1f9a7b3c40 --scope key", Describe: "and what the key asks of this kind from now on"},
 	}},
 	{Plural: "grants", Kind: "grant", Summary: "Standing approvals of agent keys.", List: &List{Operation: "ListApprovals", Rows: "grants", Total: "grantsTotal", Paged: true, MaxLimit: 1000, Watch: true, ID: "id"}, Columns: []Column{
 		{ID: "id", Path: "id", Type: "string", Describe: "Id of the grant."},

@@ -135,6 +135,15 @@ type Action struct {
 	Describe       string
 	Body           string // the fixed body, JSON; empty when there is none
 	AgentForbidden string // why an agent key may never do it; empty when it may
+	// Flags set more fields of the body, each called like its flag.
+	Flags []BodyFlag
+}
+
+// BodyFlag is a flag of an action that sets a text of its body.
+type BodyFlag struct {
+	Name     string
+	Describe string
+	Values   []string // closed set; empty when any text goes
 }
 
 // View is another way to look at one object, always the last word of an address.

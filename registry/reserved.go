@@ -10,8 +10,9 @@ var Commands = []string{
 }
 
 // Flags are the long flags of the command line, without dashes, but for the
-// options of views, which come from the document. No option of a view may take one
-// of them; a test of cli compares the list with the flags that exist.
+// options of views and the flags of actions, which come from the document. None of
+// those may be called like one of these; a test of cli compares the list with the
+// flags that exist.
 var Flags = []string{
 	"all-clusters", "allow-downgrade", "api-key", "api-key-stdin", "auth-scheme", "ca-file", "check",
 	"cluster", "cluster-api", "color", "context", "csv", "dir", "dry-run", "editable",

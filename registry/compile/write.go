@@ -67,7 +67,7 @@ func (c *resourceCompiler) checkVerb(p pair, v *registry.Verb, op *registry.Oper
 
 func (c *resourceCompiler) actions(n *yaml.Node) {
 	for _, p := range pairs(n) {
-		c.known(p.value, "action", "operation", "done", "body", "describe")
+		c.known(p.value, "action", "operation", "done", "body", "describe", "flags")
 		op := c.operationOf(get(p.value, "operation"), "POST", true)
 		if op == nil {
 			continue
@@ -78,6 +78,7 @@ func (c *resourceCompiler) actions(n *yaml.Node) {
 			c.failf(p.key, "action %s needs done (its past tense) and describe", a.Name)
 		}
 		c.checkBody(p, &a, op)
+		c.bodyFlags(p, &a, op)
 		c.r.Actions = append(c.r.Actions, a)
 	}
 }
@@ -110,6 +111,45 @@ func (c *resourceCompiler) checkBody(p pair, a *registry.Action, op *registry.Op
 		if f.Required && get(body, f.Name) == nil {
 			c.failf(body, "body of action %s lacks the required %s", a.Name, f.Name)
 		}
+	}
+}
+
+// bodyFlags reads the flags of an action: the field that each sets, and what it is for.
+func (c *resourceCompiler) bodyFlags(p pair, a *registry.Action, op *registry.Operation) {
+	body := get(p.value, "body")
+	for _, kv := range pairs(get(p.value, "flags")) {
+		flag := registry.BodyFlag{Name: kv.key.Value, Describe: text(kv.value)}
+		if flag.Describe == "" {
+			c.failf(kv.key, "flag %q of action %s needs a text that says what it is for", flag.Name, a.Name)
+		}
+		c.checkFlag(kv.key, flag.Name, "flag", "action "+a.Name)
+		if get(body, flag.Name) != nil {
+			c.failf(kv.key, "flag %q of action %s sets what the body has already", flag.Name, a.Name)
+		}
+		if op.Request == nil {
+			continue // said of the body
+		}
+		schema := c.ix.Schema(op.Request.Schema)
+		if schema == nil {
+			continue
+		}
+		f := schema.Field(flag.Name)
+		switch {
+		case f == nil:
+			c.failf(kv.key, "flag %q of action %s names no field of %s%s", flag.Name, a.Name, schema.Name, nearest(flag.Name, fieldNames(schema)))
+			continue
+		case f.Schema.Type != registry.TypeString:
+			c.failf(kv.key, "flag %q of action %s: a flag sets a text, and the field is none", flag.Name, a.Name)
+		}
+		flag.Values = closedSet(&f.Schema)
+		a.Flags = append(a.Flags, flag)
+	}
+}
+
+// checkFlag refuses a flag of the document that is called like one of the command line's own.
+func (c *resourceCompiler) checkFlag(n *yaml.Node, flag, what, of string) {
+	if slices.Contains(registry.Flags, flag) || strings.HasPrefix(flag, "no-") {
+		c.failf(n, "%s %q of %s clashes with a flag that every command has", what, flag, of)
 	}
 }
 
@@ -146,9 +186,7 @@ func (c *resourceCompiler) view(n *yaml.Node) {
 func (c *resourceCompiler) options(n *yaml.Node, v *registry.View, op *registry.Operation) {
 	for _, p := range pairs(get(n, "options")) {
 		flag, param := p.key.Value, text(p.value)
-		if slices.Contains(registry.Flags, flag) || strings.HasPrefix(flag, "no-") {
-			c.failf(p.key, "option %q of view %s clashes with a flag that every command has", flag, v.Name)
-		}
+		c.checkFlag(p.key, flag, "option", "view "+v.Name)
 		if op.QueryParam(param) == nil {
 			c.failf(p.value, "option %q of view %s names no query parameter of %s", flag, v.Name, op.ID)
 		}
