@@ -44,6 +44,7 @@ func newPlatform(t *testing.T) *platform {
 	})
 	return &platform{Server: s, dir: t.TempDir(), env: map[string]string{
 		"HOME": t.TempDir(), "AGENTBOX_ENDPOINT": s.URL, "AGENTBOX_API_KEY": stub.Key, "AGENTBOX_KEYRING": "file",
+		"GORACE": raceOptions,
 	}}
 }
 

@@ -20,6 +20,10 @@ import (
 // golden output holds no port and every request also tests the proxy settings.
 const endpoint = "http://abx.example.com"
 
+// raceOptions is GORACE for the hundreds of programs that tests start: under the race detector each would sleep for a
+// second when it ends.
+const raceOptions = "atexit_sleep_ms=0"
+
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"abx": func() { os.Exit(cli.Main()) }})
 }
@@ -61,6 +65,7 @@ func setup(env *testscript.Env) error {
 	env.Setenv("http_proxy", s.URL)
 	env.Setenv("NO_PROXY", "")
 	env.Setenv("KEY", stub.Key)
+	env.Setenv("GORACE", raceOptions)
 	return nil
 }
 
