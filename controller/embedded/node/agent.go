@@ -99,7 +99,7 @@ func Start(ctx context.Context, o Options) (_ *Agent, err error) {
 	}
 	a.events = newEvents(a.client, a.node)
 	if a.runtime, err = namespaces.New(namespaces.Options{
-		Launcher: filepath.Join(o.BinDir, "sandbox-init"), Name: groupName(dir), Logger: o.Logger,
+		Launcher: filepath.Join(o.BinDir, "sandbox-init"), Name: groupName(dir), Dir: dir, Logger: o.Logger,
 	}); err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"navix.sh/agentbox/controller/api/v1alpha1"
 	"navix.sh/agentbox/controller/embedded/apiserver/apiservertest"
 	"navix.sh/agentbox/controller/embedded/runtime/namespaces"
 )
@@ -63,6 +64,72 @@ func TestDiskPressure(t *testing.T) {
 	if err != nil || quiet.DeletionTimestamp != nil || quiet.Status.Phase != corev1.PodRunning {
 		t.Errorf("its neighbour: %v, %+v", err, quiet.Status)
 	}
+}
+
+// TestDataDirectoryOnOverlay has the data directory where it is inside a container: on an overlay, which cannot carry
+// another one. A Pod runs on a copy of its image all the same, is reset, and is not charged for the copy.
+func TestDataDirectoryOnOverlay(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: only root can mount an overlay on the machine")
+	}
+	layers, dir := t.TempDir(), t.TempDir()
+	options := "userxattr"
+	for _, d := range []string{"lower", "upper", "work"} {
+		path := filepath.Join(layers, d)
+		if err := os.Mkdir(path, 0o711); err != nil {
+			t.Fatal(err)
+		}
+		options += "," + d + "dir=" + path
+	}
+	if err := unix.Mount("overlay", dir, "overlay", 0, options); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	b := &bed{t: t, config: apiservertest.StartForTest(t), dir: dir}
+	var err error
+	if b.client, err = kubernetes.NewForConfig(b.config); err != nil {
+		t.Fatal(err)
+	}
+	b.start()
+	t.Cleanup(func() {
+		if err := b.agent.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	if d := b.agent.Describe(); !strings.Contains(d, "images are copied for every container") {
+		t.Errorf("the agent says %q", d)
+	}
+	pod := serverPod("copied")
+	pod.Spec.Containers[0].Resources.Limits[corev1.ResourceEphemeralStorage] = resource.MustParse("4M")
+	b.create(pod)
+	ip := b.await("copied", "ready", ready).Status.PodIP
+	// Both are the user's and root's own as on an overlay, and what the node writes is there.
+	const look = "stat -c '%n %U %a' /home/user /tmp /root /etc/passwd; cat /etc/hostname; ls /home/user"
+	want := "/home/user user 755\n/tmp root 1777\n/root root 700\n/etc/passwd root 644\ncopied\n"
+	if out := b.shell(ip, look); out != want {
+		t.Errorf("the sandbox has %q, want %q", out, want)
+	}
+	if out := b.shell(ip, "echo x >/home/user/planted; rm /etc/passwd; ls /home/user"); out != "planted\n" {
+		t.Errorf("written: %q", out)
+	}
+	w := b.agent.byName("default", "copied")
+	if message := w.exceeded(b.get("copied")); message != "" {
+		t.Errorf("charged for the copy: %s", message)
+	}
+	b.annotate("copied", v1alpha1.AnnotationResetID, "once")
+	b.await("copied", "reset", func(p *corev1.Pod) bool {
+		c := condition(&p.Status, v1alpha1.PodConditionReset)
+		return c != nil && c.Status == corev1.ConditionTrue && c.Message == "once" && ready(p)
+	})
+	if out := b.shell(ip, look); out != want {
+		t.Errorf("after the reset the sandbox has %q, want %q", out, want)
+	}
+	b.write(ip, "head -c 8388608 /dev/zero >/home/user/f")
+	b.await("copied", "evicted", evicted)
 }
 
 // write starts a command in a Pod without waiting for it: it ends with its Pod at the latest.

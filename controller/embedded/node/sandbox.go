@@ -270,6 +270,7 @@ func (w *worker) adopt(ctx context.Context) error {
 			}
 		case c.ID != "":
 			// On record, but the agent died before it was started.
+			_ = p.Remove(ctx, c.ID) // what it has of files goes with the Pod at the latest
 			c.ID = ""
 		}
 	}

@@ -3,12 +3,13 @@ package node
 import (
 	"fmt"
 	"math"
-	"path/filepath"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"navix.sh/agentbox/controller/embedded/runtime/namespaces"
 )
 
 const (
@@ -82,7 +83,9 @@ func (w *worker) exceeded(pod *corev1.Pod) string {
 			if !ok {
 				continue
 			}
-			held := diskUse(filepath.Join(w.dir, "containers", id), math.MaxInt)
+			dir, copied := namespaces.Layer(w.dir, id)
+			held := diskUse(dir, math.MaxInt)
+			held -= min(held, copied)
 			if limit, ok := limits[list[i].Name]; ok && held > uint64(limit.Value()) {
 				return fmt.Sprintf("the container %s has written %s, and its limit of ephemeral-storage is %s", list[i].Name, megabytes(held), &limit)
 			}

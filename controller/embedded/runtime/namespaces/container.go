@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -44,14 +45,14 @@ const (
 // Start implements runtime.Pod.
 func (p *pod) Start(ctx context.Context, c runtime.ContainerConfig) (err error) {
 	dir := p.containerDir(c.ID)
-	if err := p.makeLayers(dir, c.Files); err != nil {
-		return err
-	}
 	defer func() {
-		if err != nil && !errors.Is(err, runtime.ErrGone) {
+		if err != nil && !errors.Is(err, runtime.ErrGone) && dirExists(dir) {
 			p.runtime.removeInBackground(dir)
 		}
 	}()
+	if err := p.makeLayers(ctx, dir, c.Root.Tree, c.Files); err != nil {
+		return err
+	}
 	spec, request, err := p.describe(c, dir)
 	if err != nil {
 		return err
@@ -141,16 +142,30 @@ func (p *pod) openMounts(spec *launch.Container) ([]int, error) {
 	return fds, nil
 }
 
-// makeLayers makes the writable layer of a container and writes files into it.
-func (p *pod) makeLayers(dir string, files map[string]string) error {
-	upper := filepath.Join(dir, "upper")
-	for _, d := range []string{dir, upper, filepath.Join(dir, "work")} {
-		if err := os.Mkdir(d, 0o755); err != nil {
+// makeLayers makes the writable layer of a container, or where there are no overlays its whole root, and writes files
+// into it.
+func (p *pod) makeLayers(ctx context.Context, dir, tree string, files map[string]string) error {
+	upper := filepath.Join(dir, upperName)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	if p.runtime.copyRoots {
+		copied, err := copyTree(ctx, tree, upper)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, copiedName), strconv.AppendUint(nil, copied, 10), 0o600)
+		}
+		if err != nil {
 			return err
 		}
-	}
-	if err := p.chown(upper); err != nil {
-		return err
+	} else {
+		for _, d := range []string{upper, filepath.Join(dir, workName)} {
+			if err := os.Mkdir(d, 0o755); err != nil {
+				return err
+			}
+		}
+		if err := p.chown(upper); err != nil {
+			return err
+		}
 	}
 	root, err := os.OpenRoot(upper)
 	if err != nil {
@@ -170,6 +185,9 @@ func (p *pod) makeLayers(dir string, files map[string]string) error {
 			} else if !errors.Is(err, os.ErrExist) {
 				return err
 			}
+		}
+		if err := root.RemoveAll(path); err != nil { // the image may have a link there
+			return err
 		}
 		if err := root.WriteFile(path, []byte(content), 0o644); err != nil {
 			return err
@@ -197,11 +215,15 @@ func (p *pod) describe(c runtime.ContainerConfig, dir string) (*launch.Container
 	} else if max(c.User.UID, c.User.GID) >= uint32(p.runtime.ids.Size) {
 		return nil, request, fmt.Errorf("user %d:%d is outside of 0..%d, the users a sandbox has here", c.User.UID, c.User.GID, p.runtime.ids.Size-1)
 	}
+	root := launch.Mount{
+		Kind: launch.Overlay, Target: "/", Lower: c.Root.Tree, Upper: filepath.Join(dir, upperName),
+		Work: filepath.Join(dir, workName), UserXattr: single, Exec: true,
+	}
+	if p.runtime.copyRoots {
+		root = launch.Mount{Kind: launch.Bind, Target: "/", Source: filepath.Join(dir, upperName), Exec: true}
+	}
 	spec := &launch.Container{
-		Root: launch.Mount{
-			Kind: launch.Overlay, Target: "/", Lower: c.Root.Tree, Upper: filepath.Join(dir, "upper"),
-			Work: filepath.Join(dir, "work"), UserXattr: single, Exec: true,
-		},
+		Root:         root,
 		ReadOnlyRoot: c.Root.ReadOnly,
 		Args:         c.Args, Env: c.Env, Cwd: c.Cwd,
 		UID: c.User.UID, GID: c.User.GID, Groups: c.User.Groups, KeepGroups: single,

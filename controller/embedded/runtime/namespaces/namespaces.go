@@ -34,6 +34,8 @@ type Options struct {
 	Launcher string
 	// Name marks everything this agent makes on the machine; the same for every run on one data directory.
 	Name string
+	// Dir is a directory on the file system of the Pods' directories, where overlays are tried.
+	Dir string
 	// Logger hears of clean-up that failed in the background; nil discards it.
 	Logger *slog.Logger
 }
@@ -46,7 +48,9 @@ type Runtime struct {
 	cgroups  *cgroup.Manager
 	ids      runtime.IDs
 	log      *slog.Logger
-	files    sync.WaitGroup // deletions in the background
+	// copyRoots is set where overlays do not work: every container gets a copy of its image.
+	copyRoots bool
+	files     sync.WaitGroup // deletions in the background
 }
 
 var _ runtime.Runtime = (*Runtime)(nil)
@@ -73,6 +77,12 @@ func New(o Options) (*Runtime, error) {
 	r.ids = runtime.IDs{Base: os.Geteuid(), Size: 1}
 	if os.Geteuid() == 0 {
 		r.ids = runtime.IDs{Base: idBase, Size: idSize}
+	}
+	if o.Dir != "" {
+		if err := r.tryOverlay(o.Dir); err != nil {
+			r.copyRoots = true
+			o.Logger.Warn("overlays do not work in the data directory: every start of a container copies its image, which costs the time and, where the file system cannot share blocks, the room; a data directory on ext4, XFS, Btrfs or tmpfs avoids it", "dir", o.Dir, "error", err)
+		}
 	}
 	return r, nil
 }
@@ -131,6 +141,9 @@ func (r *Runtime) Describe() string {
 		text += "; not limited on this machine: " + strings.Join(missing, ", ")
 	} else {
 		text += "; memory, CPU and processes limited"
+	}
+	if r.copyRoots {
+		text += "; images are copied for every container, since the data directory carries no overlays"
 	}
 	return text
 }

@@ -304,7 +304,7 @@ func dirExists(dir string) bool {
 	return err == nil
 }
 
-func (p *pod) containerDir(id string) string { return filepath.Join(p.config.Dir, "containers", id) }
+func (p *pod) containerDir(id string) string { return containerDir(p.config.Dir, id) }
 
 // LogFiles implements runtime.Pod.
 func (p *pod) LogFiles(id string) [2]string {

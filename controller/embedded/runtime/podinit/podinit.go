@@ -2,9 +2,9 @@
 // namespaces. It starts containers, keeps their logs, answers the agent on a control socket that outlives the agent,
 // and connects the agent to the Pod's ports. When it dies, the kernel ends everything in the Pod.
 //
-// The same binary runs three times: as the Pod's first process ("pod"), as the first stage of a container
+// The same binary runs in stages: as the Pod's first process ("pod"), as the first stage of a container
 // ("container"), which builds the container's file tree and becomes the container's program, and as the two stages
-// of a command in a running container ("join", "exec").
+// of a command in a running container ("join", "exec"). With "overlay" it tries a file system out.
 package podinit
 
 import (
@@ -12,6 +12,8 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+
+	"navix.sh/agentbox/controller/embedded/runtime/launch"
 )
 
 // Main runs the stage that args name and returns the exit code.
@@ -26,6 +28,11 @@ func Main(args []string) int {
 	case "container":
 		runtime.LockOSThread()
 		return stageMain(stageContainer)
+	case "overlay":
+		if err := launch.TryOverlay(args[2], true); err != nil {
+			fmt.Print(err)
+		}
+		return 0
 	case "exec":
 		runtime.LockOSThread()
 		return stageMain(stageExec)
