@@ -46,6 +46,7 @@ func BenchmarkKill(b *testing.B) {
 	if err := p.Start(b.Context(), c); err != nil {
 		b.Fatal(err)
 	}
+	defer runtimetest.MeasureCPU(b, p.PID()).Report()
 	for b.Loop() {
 		if err := p.Signal(b.Context(), c.ID, syscall.SIGKILL); err != nil {
 			b.Fatal(err)
