@@ -276,9 +276,19 @@ func (w *worker) waitAll(reason, message string) {
 
 // save puts the state on record. From then on the images that it names are held, and no others.
 func (w *worker) save() error {
-	if err := w.state.save(w.dir); err != nil {
+	w.recordMu.Lock()
+	err := w.state.save(w.dir)
+	w.recordMu.Unlock()
+	if err != nil {
 		return err
 	}
 	w.setImages(w.state.images())
 	return nil
+}
+
+// record is what was saved last, for those that are not the worker's goroutine.
+func (w *worker) record() (*podState, error) {
+	w.recordMu.Lock()
+	defer w.recordMu.Unlock()
+	return loadState(w.dir)
 }

@@ -112,7 +112,7 @@ func (w *worker) logFiles(o *corev1.PodLogOptions) ([2]string, func() bool, erro
 	if !slices.Contains(containerNames(pod), name) {
 		return none, nil, apierrors.NewBadRequest(fmt.Sprintf("the Pod has no container %q; it has: %s", name, strings.Join(containerNames(pod), ", ")))
 	}
-	state, err := loadState(w.dir)
+	state, err := w.record()
 	if err != nil {
 		return none, nil, err
 	}
@@ -137,7 +137,7 @@ func (w *worker) logFiles(o *corev1.PodLogOptions) ([2]string, func() bool, erro
 		return none, nil, apierrors.NewBadRequest(fmt.Sprintf("%s %q in pod %q is not available", what, name, pod.Name))
 	}
 	alive := func() bool {
-		s, err := loadState(w.dir)
+		s, err := w.record()
 		if err != nil || s == nil {
 			return false
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -62,13 +63,23 @@ func (s *podState) save(dir string) error {
 		return err
 	}
 	path := filepath.Join(dir, stateName)
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
 		return err
 	}
-	return os.Rename(path+".new", path)
+	_, err = f.WriteAt(data, 0)
+	if err := errors.Join(err, f.Truncate(int64(len(data))), f.Close()); err != nil {
+		return err
+	}
+	// Two files that take turns: making and deleting one for every save is what some file systems are slowest at.
+	err = unix.Renameat2(unix.AT_FDCWD, path+".new", unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) { // the first one, or a file system that cannot
+		return os.Rename(path+".new", path)
+	}
+	return err
 }
 
-// loadState returns nil when nothing is on record.
+// loadState returns nil when nothing is on record. A save that goes on meanwhile may write to the file that is read.
 func loadState(dir string) (*podState, error) {
 	data, err := os.ReadFile(filepath.Join(dir, stateName))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -35,6 +35,8 @@ type worker struct {
 	// measureAt is when the Pod is measured next; guardLimits alone uses it.
 	measureAt time.Time
 
+	recordMu sync.Mutex // guards the file of state, not state
+
 	pod         *corev1.Pod // of this pass
 	state       *podState
 	containers  map[string]*container
