@@ -36,9 +36,11 @@ type pod struct {
 
 // StartPod implements runtime.Runtime.
 func (r *Runtime) StartPod(ctx context.Context, c runtime.PodConfig) (_ runtime.Pod, err error) {
-	if err := os.MkdirAll(filepath.Join(c.Dir, "containers"), 0o700); err != nil {
+	containers := filepath.Join(c.Dir, "containers")
+	if err := os.MkdirAll(containers, 0o700); err != nil {
 		return nil, err
 	}
+	spread(containers)
 	listener, err := listen(c.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("make the control socket: %w", err)
@@ -65,6 +67,24 @@ func (r *Runtime) StartPod(ctx context.Context, c runtime.PodConfig) (_ runtime.
 		return nil, err
 	}
 	return r.connect(c, process)
+}
+
+// topDirectory is FS_TOPDIR_FL of linux/fs.h.
+const topDirectory = 0x20000
+
+// spread asks ext4 to put the directories made in dir far apart on the disk. Without a journal it does not take the
+// place of a file deleted within the last minutes, and looks at all such places around the directory one by one
+// whenever it makes a file: where containers come and go side by side, that costs more than all else about them. Other
+// file systems do not know the flag, and do without.
+func spread(dir string) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	if flags, err := unix.IoctlGetInt(int(d.Fd()), unix.FS_IOC_GETFLAGS); err == nil {
+		_ = unix.IoctlSetPointerInt(int(d.Fd()), unix.FS_IOC_SETFLAGS, flags|topDirectory)
+	}
 }
 
 // launch starts the first process of a Pod and waits until it is ready.
