@@ -112,7 +112,8 @@ func launchStage(args []string, single *launch.ID, log *logWriter, files []int) 
 			attr.Cloneflags |= unix.CLONE_NEWUSER
 			attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: single.UID, HostID: 0, Size: 1}}
 			attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: single.GID, HostID: 0, Size: 1}}
-			for c := 0; c <= lastCapability(); c++ {
+			last := lastCapability()
+			for c := 0; c <= last; c++ {
 				attr.AmbientCaps = append(attr.AmbientCaps, uintptr(c))
 			}
 		}

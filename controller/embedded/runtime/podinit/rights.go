@@ -26,7 +26,8 @@ func becomeUser(c *launch.Container) error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("clear ambient capabilities: %w", err)
 	}
-	for cap := 0; cap <= lastCapability(); cap++ {
+	last := lastCapability()
+	for cap := 0; cap <= last; cap++ {
 		if slices.Contains(c.Capabilities, cap) {
 			continue
 		}
@@ -62,6 +63,7 @@ func becomeUser(c *launch.Container) error {
 	}
 	return nil
 }
+
 func setgroups(groups []uint32) error {
 	var first unsafe.Pointer
 	if len(groups) > 0 {

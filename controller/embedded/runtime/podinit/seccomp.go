@@ -52,9 +52,10 @@ func filter() ([]bpf.RawInstruction, error) {
 		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32Bit, SkipTrue: 1},
 		absent,
 	}
-	for _, nr := range refused {
-		program = append(program, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: nr, SkipTrue: 1}, deny)
+	for i, nr := range refused {
+		program = append(program, bpf.JumpIf{Cond: bpf.JumpEqual, Val: nr, SkipTrue: uint8(len(refused) - i)})
 	}
+	program = append(program, bpf.Jump{Skip: 1}, deny)
 	// The flags of clone3 lie in memory, out of a filter's sight: callers fall back to clone when it does not exist.
 	program = append(program, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SYS_CLONE3, SkipTrue: 1}, absent)
 	for _, nr := range []uint32{unix.SYS_CLONE, unix.SYS_UNSHARE} {
