@@ -81,7 +81,7 @@ func join(sources []string, destination string) error {
 		if err != nil {
 			return err
 		}
-		content, err := contents(source, info, part, part)
+		content, err := contents(source, info, part)
 		if err == nil {
 			if _, err = io.Copy(whole, content); err != nil {
 				err = failure(destination, err)

@@ -11,7 +11,6 @@ import (
 
 	"navix.sh/agentbox/envd/access"
 	"navix.sh/agentbox/envd/httperror"
-	"navix.sh/agentbox/envd/users"
 )
 
 // Download serves GET /files.
@@ -32,22 +31,24 @@ func (s *Service) download(w http.ResponseWriter, r *http.Request) error {
 	}
 	var file *os.File
 	var info fs.FileInfo
+	var content io.ReadSeeker
 	err = user.Act(func() (err error) {
-		file, info, err = openRegular(path, os.O_RDONLY)
+		if file, info, err = openRegular(path, os.O_RDONLY); err != nil {
+			return err
+		}
+		content, err = contents(path, info, file)
 		return err
 	})
+	if file != nil {
+		defer file.Close()
+	}
 	if err != nil {
 		return err
 	}
-	defer file.Close()
 
 	header := w.Header()
 	header.Add("Vary", "Accept-Encoding")
 	encoding, err := negotiate(r.Header)
-	if err != nil {
-		return err
-	}
-	content, err := contents(path, info, file, reader{file: file, user: user})
 	if err != nil {
 		return err
 	}
@@ -72,18 +73,4 @@ func typeByName(name string) string {
 		return byName
 	}
 	return "application/octet-stream"
-}
-
-// reader reads with the user's rights: files of /proc check them at every read.
-type reader struct {
-	file *os.File
-	user users.User
-}
-
-func (r reader) Read(p []byte) (n int, err error) {
-	_ = r.user.Act(func() error {
-		n, err = r.file.Read(p)
-		return nil
-	})
-	return n, err
 }

@@ -251,7 +251,7 @@ func TestDownload(t *testing.T) {
 		t.Errorf("length %s", got)
 	}
 	for _, accept := range []string{"identity", "gzip"} {
-		f.want(f.get("/proc/self/pagemap", "Accept-Encoding", accept), 400, "does not end within 32 MiB")
+		f.want(f.get("/proc/self/pagemap", "Accept-Encoding", accept), 400, "does not end within 16 MiB")
 	}
 	f.want(f.get("/dev/zero"), 400, "not a regular file")
 
@@ -437,7 +437,7 @@ func TestCompose(t *testing.T) {
 	}
 	f.want(compose(at("x")), 400, "must not be empty")
 	f.want(compose(dir, at("3")), 400, "path is a directory")
-	f.want(compose(at("endless"), "/proc/self/pagemap"), 400, "does not end within 32 MiB")
+	f.want(compose(at("endless"), "/proc/self/pagemap"), 400, "does not end within 16 MiB")
 	if left, _ := filepath.Glob(at("**/.compose-*")); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}

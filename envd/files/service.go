@@ -89,19 +89,20 @@ func openRegular(path string, flags int) (*os.File, fs.FileInfo, error) {
 const (
 	pageSize = 4 << 10
 	// maxUnsized bounds what is read of a file whose size is not to be believed.
-	maxUnsized = 32 << 20
+	maxUnsized = 16 << 20
 )
 
-// contents returns what an open file holds. One whose size is not to be believed is read to its end, through r.
-func contents(path string, info fs.FileInfo, file *os.File, r io.Reader) (io.ReadSeeker, error) {
+// contents returns what an open file holds. One whose size is not to be believed is read to its end, as the calling
+// thread's user: files of /proc check rights at every read.
+func contents(path string, info fs.FileInfo, file *os.File) (io.ReadSeeker, error) {
 	if info.Size() > pageSize {
 		return file, nil
 	}
 	var held bytes.Buffer
-	page := make([]byte, pageSize) // some files of /proc are read in whole records only
+	part := make([]byte, 64<<10) // some files of /proc are read in whole records only
 	for held.Len() <= maxUnsized {
-		n, err := r.Read(page)
-		held.Write(page[:n])
+		n, err := file.Read(part)
+		held.Write(part[:n])
 		if errors.Is(err, io.EOF) {
 			return bytes.NewReader(held.Bytes()), nil
 		}
