@@ -59,6 +59,22 @@ func (p *platform) run(t *testing.T, input io.Reader, args ...string) result {
 	return result{code, out.String(), errs.String()}
 }
 
+// TestInterruptWhileAWatchReconnects cancels while the watch waits for its next attempt.
+func TestInterruptWhileAWatchReconnects(t *testing.T) {
+	t.Parallel()
+	p := newPlatform(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	var out, errs bytes.Buffer
+	app := &cli.App{Index: registry.Default(), In: closed{}, Out: &out, Err: &errs, Getenv: func(k string) string { return p.env[k] },
+		Pause: func(ctx context.Context, _ time.Duration) error {
+			interrupt()
+			return ctx.Err()
+		}}
+	if code := app.Run(ctx, []string{"envs", "--watch"}); code != 130 || !strings.Contains(errs.String(), "connecting again") {
+		t.Errorf("exit %d: %s", code, &errs)
+	}
+}
+
 // offline is a run with nothing configured.
 func offline(t *testing.T, args ...string) result {
 	p := &platform{env: map[string]string{"HOME": t.TempDir()}}
