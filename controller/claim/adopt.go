@@ -17,8 +17,14 @@ const (
 	failureTimeout             = "Timeout"
 )
 
+var neverReady = ending{
+	status: StatusCanceled, reason: failureControllerRestarted,
+	message: "the controller was restarted before the sandbox was ready",
+}
+
 // adopt takes over a claim that stands on a Pod and that this process did not make: a running sandbox is routed
 // again, one that was never armed is ended (its create died with its process), one that was ending goes on ending.
+// Where only envd knows whether it was armed, it is asked.
 // The caller holds mu.
 func (m *Manager) adopt(p *trackedPod) {
 	pod := p.pod
@@ -41,21 +47,23 @@ func (m *Manager) adopt(p *trackedPod) {
 		sb.info.Status = status
 		sb.kill(errStopping)
 		m.startRelease(sb, false)
-	case phase == v1alpha1.PodRunning && info.Armed:
+	case phase == v1alpha1.PodRunning && info.Armed, phase == v1alpha1.PodStarting && info.PodIP != "":
 		var err error
 		if sb.secrets, err = m.sealer.open(sb.id, pod.Annotations[annotationSecrets]); err != nil {
 			m.endLocked(sb, ending{status: StatusFailed, reason: failureTokensLost, message: err.Error()})
 			return
 		}
+		if !info.Armed {
+			if m.reviewClaim(sb); !sb.ending {
+				m.ask(sb)
+			}
+			return
+		}
 		// Nobody recorded activity while no controller ran.
 		sb.touch(m.clock.Now())
-		m.reviewClaim(sb)
-		if !sb.ending {
-			m.route(sb)
-			m.timers.set(sb, sb.endAt())
-		}
+		m.resume(sb)
 	default:
-		m.endLocked(sb, ending{status: StatusCanceled, reason: failureControllerRestarted, message: "the controller was restarted before the sandbox was ready"})
+		m.endLocked(sb, neverReady)
 	}
 }
 

@@ -113,10 +113,14 @@ func writeTimeout(pod *corev1.Pod, sb *Sandbox) {
 // writeArmed records that envd holds the sandbox's environment and token.
 func writeArmed(pod *corev1.Pod, sb *Sandbox) {
 	pod.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodRunning)
+	writeStart(pod, sb)
+	writeTimeout(pod, sb)
+}
+
+func writeStart(pod *corev1.Pod, sb *Sandbox) {
 	pod.Annotations[v1alpha1.AnnotationArmed] = sb.ID
 	pod.Annotations[v1alpha1.AnnotationStartedAt] = formatTime(sb.StartedAt)
 	pod.Annotations[v1alpha1.AnnotationContainerID] = sb.ContainerID
-	writeTimeout(pod, sb)
 }
 
 // writeStop records how the sandbox ended.
@@ -126,6 +130,9 @@ func writeStop(pod *corev1.Pod, sb *Sandbox) error {
 		return err
 	}
 	pod.Labels[v1alpha1.LabelPhase] = string(v1alpha1.PodStopping)
+	if sb.Armed {
+		writeStart(pod, sb) // it may have ended before that was written
+	}
 	a := pod.Annotations
 	delete(a, annotationSecrets)
 	a[v1alpha1.AnnotationStopReason] = string(sb.Status)

@@ -65,7 +65,7 @@ func initEnvd(ctx context.Context, c *http.Client, podIP, token string, body *en
 	if err != nil {
 		return err
 	}
-	url := "http://" + net.JoinHostPort(podIP, strconv.Itoa(EnvdPort)) + "/init"
+	url := envdURL(podIP, "/init")
 	backoff := 2 * time.Millisecond
 	for {
 		status, err := postInit(ctx, c, url, token, data)
@@ -110,6 +110,36 @@ func postInit(ctx context.Context, c *http.Client, url, token string, data []byt
 	defer response.Body.Close()
 	_, _ = io.CopyN(io.Discard, response.Body, 64<<10)
 	return response.StatusCode, nil
+}
+
+// envdState is what envd's GET /state answers.
+type envdState struct {
+	Armed       bool   `json:"armed"`
+	LifecycleID string `json:"lifecycleId"`
+}
+
+func stateOfEnvd(ctx context.Context, c *http.Client, podIP, token string) (s envdState, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, envdURL(podIP, "/state"), nil)
+	if err != nil {
+		return s, err
+	}
+	request.Header.Set(headerInitToken, token)
+	response, err := c.Do(request)
+	if err != nil {
+		return s, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return s, fmt.Errorf("envd answered status %d", response.StatusCode)
+	}
+	err = json.NewDecoder(io.LimitReader(response.Body, 64<<10)).Decode(&s)
+	return s, err
+}
+
+func envdURL(podIP, path string) string {
+	return "http://" + net.JoinHostPort(podIP, strconv.Itoa(EnvdPort)) + path
 }
 
 // initToken is what proves to a Pod's envd that the platform is talking. The pool's Secret is read once.

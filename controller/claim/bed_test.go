@@ -234,7 +234,8 @@ func (b *bed) manager(t testing.TB, change ...func(*Options)) (*Manager, func())
 	t.Helper()
 	o := Options{
 		Client: b.client, Cache: b.cache, Dial: b.node.dial, ClusterID: testCluster, SystemNamespace: v1alpha1.SystemNamespace,
-		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		SettleAfter: 20 * time.Millisecond,
+		Logger:      slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	for _, f := range change {
 		f(&o)

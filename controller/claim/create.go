@@ -206,6 +206,7 @@ func (m *Manager) take(ctx context.Context, c *claimSpec, p *trackedPod) (*sandb
 	if c.request.Image != "" {
 		image = c.request.Image
 	}
+	spent := p.spent != ""
 	refused := sameImage(image, pl.idleImage) && !sameImage(image, pl.image)
 	m.mu.Unlock()
 	if refused {
@@ -236,6 +237,9 @@ func (m *Manager) take(ctx context.Context, c *claimSpec, p *trackedPod) (*sandb
 	}
 	sealed := m.sealer.seal(info.ID, c.secrets)
 	_, err := m.put(ctx, pod, func(next *corev1.Pod) error {
+		if spent {
+			writeIdle(next)
+		}
 		return writeClaim(next, &info, c.startup, sealed, c.request.PrivateTraffic)
 	})
 	if err != nil {

@@ -3,11 +3,11 @@ package claim
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -252,7 +252,7 @@ func (n *fakeNode) dial(ctx context.Context, ip string, port int) (net.Conn, err
 	p := n.byIP[ip]
 	n.mu.Unlock()
 	if p == nil || port != EnvdPort {
-		return nil, errors.New("connection refused")
+		return nil, syscall.ECONNREFUSED
 	}
 	near, far := net.Pipe()
 	go func() {
@@ -289,6 +289,17 @@ func (l *oneConn) Addr() net.Addr { return l.conn.LocalAddr() }
 
 func (n *fakeNode) envdHandler(ip string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && r.URL.Path == "/state" {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			p := n.byIP[ip]
+			if p == nil {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			_ = json.NewEncoder(w).Encode(envdState{p.envd.armed, p.envd.body.LifecycleID})
+			return
+		}
 		var body envdInit
 		if r.Method != http.MethodPost || r.URL.Path != "/init" || json.NewDecoder(r.Body).Decode(&body) != nil {
 			w.WriteHeader(http.StatusBadRequest)

@@ -40,6 +40,8 @@ type Options struct {
 
 	// MaxWaiting bounds the claims that wait for a Pod, per env; default 8192.
 	MaxWaiting int
+	// SettleAfter is how long a sandbox lives, or a Pod is free, before its Pod says so. Default 500 ms.
+	SettleAfter time.Duration
 	// ResetTimeout bounds the reset of a used Pod; past it the Pod is deleted. Default 30 s.
 	ResetTimeout time.Duration
 }
@@ -62,6 +64,9 @@ func (o *Options) complete() error {
 	}
 	if o.MaxWaiting <= 0 {
 		o.MaxWaiting = 8192
+	}
+	if o.SettleAfter <= 0 {
+		o.SettleAfter = 500 * time.Millisecond
 	}
 	if o.ResetTimeout <= 0 {
 		o.ResetTimeout = 30 * time.Second
@@ -94,6 +99,8 @@ type Manager struct {
 	announce announcements
 	tickets  uint64
 	stopped  bool
+	// asking are the claims adopted by a start that envd decides about.
+	asking []<-chan struct{}
 
 	// routes holds a *route for every armed sandbox; the gateway reads it without the lock.
 	routes sync.Map
@@ -152,6 +159,13 @@ func (m *Manager) Start(ctx context.Context) (err error) {
 	defer stopWatching()
 	if err != nil {
 		return err
+	}
+	m.mu.Lock()
+	asking := m.asking
+	m.asking = nil
+	m.mu.Unlock()
+	for _, decided := range asking {
+		<-decided // none takes longer than askLimit
 	}
 	m.work.Go(func() { m.timers.run(life, m.due) })
 	m.work.Go(func() { m.announceWaiting(life) })

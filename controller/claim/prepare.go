@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-
-	"navix.sh/agentbox/controller/api/v1alpha1"
 )
 
 var (
@@ -27,8 +23,7 @@ func budgets(left time.Duration) (pull, start time.Duration) {
 	return left - start, start
 }
 
-// prepare makes a claimed Pod the sandbox: swaps its image where it must, arms envd, records that, and opens the
-// route.
+// prepare makes a claimed Pod the sandbox: swaps its image where it must, arms envd, and opens the route.
 func (m *Manager) prepare(ctx context.Context, c *claimSpec, sb *sandbox) (Sandbox, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -44,7 +39,7 @@ func (m *Manager) prepare(ctx context.Context, c *claimSpec, sb *sandbox) (Sandb
 	return m.arm(ctx, c, sb, start)
 }
 
-// arm delivers the sandbox's environment and token to envd and writes the armed mark.
+// arm delivers the sandbox's environment and token to envd.
 func (m *Manager) arm(ctx context.Context, c *claimSpec, sb *sandbox, budget time.Duration) (Sandbox, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, budget, errStartBudget)
 	defer cancel()
@@ -88,42 +83,31 @@ func (m *Manager) arm(ctx context.Context, c *claimSpec, sb *sandbox, budget tim
 
 	now = m.clock.Now()
 	m.mu.Lock()
-	info := sb.info
-	info.StartedAt, info.LastActive, info.Armed, info.Status = now, now, true, StatusRunning
-	if info.TimeoutMode == TimeoutAbsolute && info.Timeout > 0 {
-		info.EndAt = now.Add(info.Timeout)
-	}
-	m.mu.Unlock()
-	_, err = m.update(ctx, sb.pod, func(pod *corev1.Pod) error {
-		switch {
-		case pod.Annotations[v1alpha1.AnnotationSandboxID] != sb.id:
-			return errStopping
-		case pod.Annotations[v1alpha1.AnnotationArmed] == sb.id:
-			return errUnchanged
-		case phaseOf(pod) != v1alpha1.PodStarting, pod.DeletionTimestamp != nil:
-			return errStopping
-		}
-		writeArmed(pod, &info)
-		return nil
-	})
-	if err != nil {
-		return Sandbox{}, err
-	}
-
-	m.mu.Lock()
 	defer m.mu.Unlock()
 	if sb.ending {
 		return Sandbox{}, errStopping
 	}
-	sb.info = info
+	info := &sb.info
+	info.StartedAt, info.LastActive, info.Armed, info.Status = now, now, true, StatusRunning
+	if info.TimeoutMode == TimeoutAbsolute && info.Timeout > 0 {
+		info.EndAt = now.Add(info.Timeout)
+	}
 	sb.touch(now)
-	m.reviewClaim(sb)
+	m.resume(sb)
 	if sb.ending {
 		return Sandbox{}, errStopping
 	}
-	m.route(sb)
-	m.timers.set(sb, sb.endAt())
+	m.spawnLocked(func() { m.settleArmed(sb) }) // when the controller stops, the next one asks envd
 	return sb.snapshot(), nil
+}
+
+// resume opens an armed sandbox to traffic and starts its clock, unless its Pod has not survived. The caller holds mu.
+func (m *Manager) resume(sb *sandbox) {
+	m.reviewClaim(sb)
+	if !sb.ending {
+		m.route(sb)
+		m.timers.set(sb, sb.endAt())
+	}
 }
 
 // abandon ends a claim that did not become a sandbox.

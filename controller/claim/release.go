@@ -135,7 +135,7 @@ func (m *Manager) resettable(sb *sandbox) (ok bool, image string) {
 
 var errNotClean = errors.New("the Pod cannot be reset")
 
-// recycle waits for the node agent's reset and returns the Pod to its pool. It reports false when the Pod must be
+// recycle waits for the node agent's reset and offers the Pod to the next claim. It reports false when the Pod must be
 // deleted instead.
 func (m *Manager) recycle(ctx context.Context, sb *sandbox, used bool) bool {
 	if used {
@@ -149,22 +149,15 @@ func (m *Manager) recycle(ctx context.Context, sb *sandbox, used bool) bool {
 			return false
 		}
 	}
-	_, err := m.update(ctx, sb.pod, func(pod *corev1.Pod) error {
-		if pod.DeletionTimestamp != nil || pod.Labels[v1alpha1.LabelSandboxID] != sb.id {
-			return errNotClean
-		}
-		if used {
-			if ok, err := resetDone(pod, sb.id); !ok {
-				return errors.Join(errNotClean, err)
-			}
-		}
-		writeIdle(pod)
-		return nil
-	})
-	if err != nil {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := sb.pod
+	if p.gone || p.pod.DeletionTimestamp != nil || p.pod.Labels[v1alpha1.LabelSandboxID] != sb.id {
 		return false
 	}
-	m.detach(sb)
+	p.sandbox, p.spent = nil, sb.id
+	m.reviewPod(p)
+	m.spawnLocked(func() { m.settleIdle(p, sb.id) })
 	return true
 }
 

@@ -104,7 +104,8 @@ func TestRestartKeepsRunningSandboxes(t *testing.T) {
 	testBed.awaitIdle(t, ns, 1)
 }
 
-// TestWritesPerClaim holds the budget of Kubernetes writes: one to claim, one to arm.
+// TestWritesPerClaim holds the budget of Kubernetes writes: one to claim, and one when the sandbox lives on. A sandbox
+// of short life takes three from start to end, the record included.
 func TestWritesPerClaim(t *testing.T) {
 	ns := testBed.env(t, 1)
 	var writes atomic.Int64
@@ -127,11 +128,33 @@ func TestWritesPerClaim(t *testing.T) {
 			return c.Delete(ctx, o, opts...)
 		},
 	})
-	m, _ := testBed.manager(t, func(o *Options) { o.Client = c })
+	never := func(o *Options) { o.Client, o.SettleAfter = c, time.Hour }
+	m, stop := testBed.manager(t, never)
 	before := writes.Load()
 	sb := mustCreate(t, m, Request{Owner: owner(ns), Env: "env", Secure: true, Timeout: time.Hour})
-	if n := writes.Load() - before; n > 2 {
-		t.Errorf("a claim took %d writes; the budget is 3, and 2 are expected", n)
+	if n := writes.Load() - before; n != 1 {
+		t.Errorf("a claim took %d writes; 1 is expected", n)
+	}
+	if err := m.Kill(t.Context(), sb.ID, ReasonKilled); err != nil {
+		t.Fatal(describeError(err))
+	}
+	finished(t, m, sb.ID)
+	if n := writes.Load() - before; n != 3 {
+		t.Errorf("a short life took %d writes; claim, stop and record are expected", n)
+	}
+	before = writes.Load()
+	sb = mustCreate(t, m, Request{Owner: owner(ns), Env: "env", Secure: true, Timeout: time.Hour})
+	if n := writes.Load() - before; n != 1 {
+		t.Errorf("the claim of a Pod that was just reset took %d writes; 1 is expected", n)
+	}
+	stop()
+
+	m, _ = testBed.manager(t, func(o *Options) { o.Client = c }) // which writes that the sandbox runs
+	await(t, t.Context(), "the sandbox to be marked as running", func() bool {
+		return phaseOf(&testBed.pods(t, ns)[0]) == v1alpha1.PodRunning
+	})
+	if s, err := m.Get(t.Context(), sb.ID, false); err != nil || !s.Armed || s.AccessToken != sb.AccessToken {
+		t.Errorf("after a restart before it was written: %+v, %v", s, err)
 	}
 	before = writes.Load()
 	if err := m.Kill(t.Context(), sb.ID, ReasonKilled); err != nil {
@@ -139,7 +162,7 @@ func TestWritesPerClaim(t *testing.T) {
 	}
 	testBed.awaitIdle(t, ns, 1)
 	finished(t, m, sb.ID)
-	if n := writes.Load() - before; n > 4 {
+	if n := writes.Load() - before; n != 3 {
 		t.Errorf("a release took %d writes: stop, record and idle are expected", n)
 	}
 }

@@ -66,6 +66,8 @@ type trackedPod struct {
 	sandbox *sandbox
 	// reserved is the waiting claim that is writing itself onto the Pod.
 	reserved *waiter
+	// spent is the id of the ended claim that a clean Pod still carries; the next claim, or settleIdle, removes it.
+	spent string
 	// refused is the resourceVersion that a write was refused with: the Pod is not offered again before it changes.
 	refused string
 	// place is the Pod's place in pool.idle while it can be claimed.
@@ -208,9 +210,13 @@ func (m *Manager) dropPod(p *trackedPod) {
 
 // reviewPod works out what a Pod is good for after it, its pool or its node has changed. The caller holds mu.
 func (m *Manager) reviewPod(p *trackedPod) {
+	id := p.pod.Labels[v1alpha1.LabelSandboxID]
+	if id != p.spent {
+		p.spent = ""
+	}
 	if p.sandbox != nil {
 		m.reviewClaim(p.sandbox)
-	} else if p.reserved == nil && p.pool != nil && p.pod.Labels[v1alpha1.LabelSandboxID] != "" {
+	} else if p.reserved == nil && p.pool != nil && id != "" && id != p.spent {
 		m.adopt(p)
 	}
 	if !m.claimable(p) {
@@ -231,7 +237,9 @@ func (m *Manager) claimable(p *trackedPod) bool {
 		return false
 	case p.refused == pod.ResourceVersion:
 		return false
-	case pod.DeletionTimestamp != nil, phaseOf(pod) != v1alpha1.PodIdle, pod.Labels[v1alpha1.LabelSandboxID] != "":
+	case pod.DeletionTimestamp != nil:
+		return false
+	case p.spent == "" && (phaseOf(pod) != v1alpha1.PodIdle || pod.Labels[v1alpha1.LabelSandboxID] != ""):
 		return false
 	case pod.Annotations[v1alpha1.AnnotationScaleDownProtected] != "":
 		return false

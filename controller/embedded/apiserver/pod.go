@@ -40,7 +40,7 @@ func podResource() *resource {
 			p.DeletionTimestamp = o.DeletionTimestamp
 			p.OwnerReferences = o.OwnerReferences
 		},
-		validate: func(obj runtime.Object) field.ErrorList { return validatePod(obj.(*corev1.Pod)) },
+		validateCreate: func(obj runtime.Object) field.ErrorList { return validatePod(obj.(*corev1.Pod)) },
 		validateUpdate: func(obj, old runtime.Object) field.ErrorList {
 			return validatePodUpdate(obj.(*corev1.Pod), old.(*corev1.Pod))
 		},
@@ -75,6 +75,12 @@ func podGracePeriod(obj runtime.Object, o *metav1.DeleteOptions) {
 // validatePodUpdate lets images, tolerations and the deadline change and nothing else of the spec: a Pod is replaced,
 // not edited.
 func validatePodUpdate(p, old *corev1.Pod) field.ErrorList {
+	if equality.Semantic.DeepEqual(p.Spec, old.Spec) {
+		return nil // claims change labels and annotations, and they are most of the writes
+	}
+	if errs := validatePod(p); len(errs) > 0 {
+		return errs
+	}
 	spec := p.Spec.DeepCopy()
 	path := field.NewPath("spec")
 	if len(spec.Containers) != len(old.Spec.Containers) || len(spec.InitContainers) != len(old.Spec.InitContainers) {

@@ -32,7 +32,7 @@ type resource struct {
 	prepareUpdate func(obj, old runtime.Object)
 	// prepareStatus does so for the status subresource; there is none when it is nil.
 	prepareStatus  func(obj, old runtime.Object)
-	validate       func(obj runtime.Object) field.ErrorList
+	validateCreate func(obj runtime.Object) field.ErrorList
 	validateUpdate func(obj, old runtime.Object) field.ErrorList
 	// fields are those that a field selector may name besides metadata.name and metadata.namespace.
 	fields func(obj runtime.Object) fields.Set

@@ -127,7 +127,7 @@ func namespaceResource() *resource {
 		},
 		prepareUpdate: func(obj, old runtime.Object) { obj.(*corev1.Namespace).Status = old.(*corev1.Namespace).Status },
 		prepareStatus: func(obj, old runtime.Object) { obj.(*corev1.Namespace).Spec = old.(*corev1.Namespace).Spec },
-		validate: func(obj runtime.Object) field.ErrorList {
+		validateCreate: func(obj runtime.Object) field.ErrorList {
 			return validateLabelName(obj.(*corev1.Namespace).Name, field.NewPath("metadata", "name"))
 		},
 		fields: func(obj runtime.Object) fields.Set {

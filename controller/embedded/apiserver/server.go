@@ -47,7 +47,9 @@ type Server struct {
 	tls     net.Listener
 	socket  net.Listener
 	generic *server.GenericAPIServer
-	http    *http.Server
+	// inProcess answers what comes over the socket.
+	inProcess http.Handler
+	http      *http.Server
 	// cancel is set once the server runs; done is closed, and runErr final, when it does not any more.
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -111,7 +113,7 @@ func (s *Server) open(ctx context.Context, dir string, log *slog.Logger) error {
 		return err
 	}
 	s.Config = inProcessConfig(s.socket.Addr().String(), creds.token)
-	if s.generic, err = build(s.store.endpoint, s.tls, creds, s.Config, &s.logs); err != nil {
+	if s.generic, s.inProcess, err = build(s.store.endpoint, s.tls, creds, s.Config, &s.logs); err != nil {
 		return fmt.Errorf("build the API server: %w", err)
 	}
 	return creds.writeKubeconfig(s.Kubeconfig, s.tls.Addr().String())
@@ -122,7 +124,7 @@ func (s *Server) run(ctx context.Context) {
 	ctx, s.cancel = context.WithCancel(ctx)
 	s.generic.ShutdownTimeout = stopLimit
 	prepared := s.generic.PrepareRun()
-	s.http = &http.Server{Handler: s.generic.Handler, ReadHeaderTimeout: 30 * time.Second}
+	s.http = &http.Server{Handler: s.inProcess, ReadHeaderTimeout: 30 * time.Second}
 	go func() { _ = s.http.Serve(s.socket) }()
 	go func() {
 		defer close(s.done)

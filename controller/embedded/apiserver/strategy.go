@@ -49,22 +49,18 @@ func (s *strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) 
 func (s *strategy) Validate(_ context.Context, obj runtime.Object) field.ErrorList {
 	m := obj.(metav1.ObjectMetaAccessor).GetObjectMeta()
 	errs := apivalidation.ValidateObjectMetaAccessor(m, s.namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	if s.validate != nil {
-		errs = append(errs, s.validate(obj)...)
+	if s.validateCreate != nil {
+		errs = append(errs, s.validateCreate(obj)...)
 	}
 	return errs
 }
 
+// ValidateUpdate leaves the metadata to the library, which has checked it before it calls.
 func (s *strategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	m, oldMeta := obj.(metav1.ObjectMetaAccessor).GetObjectMeta(), old.(metav1.ObjectMetaAccessor).GetObjectMeta()
-	errs := apivalidation.ValidateObjectMetaAccessorUpdate(m, oldMeta, field.NewPath("metadata"))
-	if s.validate != nil {
-		errs = append(errs, s.validate(obj)...)
+	if s.validateUpdate == nil {
+		return nil
 	}
-	if s.validateUpdate != nil {
-		errs = append(errs, s.validateUpdate(obj, old)...)
-	}
-	return errs
+	return s.validateUpdate(obj, old)
 }
 
 func (s *strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
@@ -113,9 +109,9 @@ func (s *statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Ob
 	s.prepareStatus(obj, old)
 }
 
-func (s *statusStrategy) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
-	m, oldMeta := obj.(metav1.ObjectMetaAccessor).GetObjectMeta(), old.(metav1.ObjectMetaAccessor).GetObjectMeta()
-	return apivalidation.ValidateObjectMetaAccessorUpdate(m, oldMeta, field.NewPath("metadata"))
+// ValidateUpdate has nothing to add to what the library checks of the metadata.
+func (s *statusStrategy) ValidateUpdate(context.Context, runtime.Object, runtime.Object) field.ErrorList {
+	return nil
 }
 
 // GetResetFields names what a write of the status cannot set.

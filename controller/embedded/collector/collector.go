@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -133,8 +134,10 @@ func (c *Collector) watch(gvr schema.GroupVersionResource) error {
 	}
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { c.changed(gvr, obj.(*metav1.PartialObjectMetadata)) },
-		UpdateFunc: func(_, obj any) {
-			c.changed(gvr, obj.(*metav1.PartialObjectMetadata))
+		UpdateFunc: func(was, obj any) {
+			if !equality.Semantic.DeepEqual(held(was), held(obj)) {
+				c.changed(gvr, obj.(*metav1.PartialObjectMetadata))
+			}
 		},
 		DeleteFunc: func(obj any) {
 			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -158,6 +161,12 @@ func skeleton(obj any) (any, error) {
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		DeletionTimestamp: m.DeletionTimestamp, Finalizers: m.Finalizers, OwnerReferences: m.OwnerReferences,
 	}}, nil
+}
+
+// held is what decides whether an object stays. A Pod changes many times while this does not.
+func held(obj any) metav1.ObjectMeta {
+	m := obj.(*metav1.PartialObjectMetadata)
+	return metav1.ObjectMeta{UID: m.UID, DeletionTimestamp: m.DeletionTimestamp, Finalizers: m.Finalizers, OwnerReferences: m.OwnerReferences}
 }
 
 // changed looks at an object when it has owners, or is being deleted and waits for something of ours.

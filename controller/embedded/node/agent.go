@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -94,7 +95,7 @@ func Start(ctx context.Context, o Options) (_ *Agent, err error) {
 			a.close()
 		}
 	}()
-	if a.client, err = kubernetes.NewForConfig(o.Config); err != nil {
+	if a.client, err = kubernetes.NewForConfig(protobufConfig(o.Config)); err != nil {
 		return nil, err
 	}
 	a.events = newEvents(a.client, a.node)
@@ -126,6 +127,13 @@ func Start(ctx context.Context, o Options) (_ *Agent, err error) {
 	a.wg.Go(a.guardLimits)
 	a.wg.Go(a.collectImages)
 	return a, nil
+}
+
+// protobufConfig makes a client speak protobuf, which costs a fraction of JSON.
+func protobufConfig(c *rest.Config) *rest.Config {
+	c = rest.CopyConfig(c)
+	c.ContentType = apiruntime.ContentTypeProtobuf
+	return c
 }
 
 // Describe says in one line which runtime isolates the sandboxes, and what it isolates.

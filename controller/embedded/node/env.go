@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,22 +136,27 @@ func (w *worker) ref(ctx context.Context, kind, name string, optional *bool) (ma
 		return data, nil
 	}
 	data := map[string][]byte{}
-	var err error
-	if kind == "Secret" {
-		var s *corev1.Secret
-		if s, err = w.agent.client.CoreV1().Secrets(w.pod.Namespace).Get(ctx, name, metav1.GetOptions{}); err == nil {
-			data = s.Data
+	read := func(o metav1.GetOptions) error {
+		if kind == "Secret" {
+			s, err := w.agent.client.CoreV1().Secrets(w.pod.Namespace).Get(ctx, name, o)
+			if err == nil {
+				data = s.Data
+			}
+			return err
 		}
-	} else {
-		var m *corev1.ConfigMap
-		if m, err = w.agent.client.CoreV1().ConfigMaps(w.pod.Namespace).Get(ctx, name, metav1.GetOptions{}); err == nil {
+		m, err := w.agent.client.CoreV1().ConfigMaps(w.pod.Namespace).Get(ctx, name, o)
+		if err == nil {
 			for k, v := range m.Data {
 				data[k] = []byte(v)
 			}
-			for k, v := range m.BinaryData {
-				data[k] = v
-			}
+			maps.Copy(data, m.BinaryData)
 		}
+		return err
+	}
+	// From the server's cache, as a kubelet does; it may not have heard of what is new.
+	err := read(metav1.GetOptions{ResourceVersion: "0"})
+	if apierrors.IsNotFound(err) {
+		err = read(metav1.GetOptions{})
 	}
 	if apierrors.IsNotFound(err) && optional != nil && *optional {
 		return nil, nil
