@@ -109,23 +109,24 @@ func TestRestartKeepsRunningSandboxes(t *testing.T) {
 func TestWritesPerClaim(t *testing.T) {
 	ns := testBed.env(t, 1)
 	var writes atomic.Int64
-	count := func() { writes.Add(1) }
+	count := func(err error) error { // a conflict is not a write
+		if err == nil {
+			writes.Add(1)
+		}
+		return err
+	}
 	c := testBed.intercept(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			count()
-			return c.Create(ctx, o, opts...)
+			return count(c.Create(ctx, o, opts...))
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			count()
-			return c.Update(ctx, o, opts...)
+			return count(c.Update(ctx, o, opts...))
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			count()
-			return c.Patch(ctx, o, p, opts...)
+			return count(c.Patch(ctx, o, p, opts...))
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			count()
-			return c.Delete(ctx, o, opts...)
+			return count(c.Delete(ctx, o, opts...))
 		},
 	})
 	never := func(o *Options) { o.Client, o.SettleAfter = c, time.Hour }
@@ -139,6 +140,7 @@ func TestWritesPerClaim(t *testing.T) {
 		t.Fatal(describeError(err))
 	}
 	finished(t, m, sb.ID)
+	awaitWrites(t, &writes, before+3)
 	if n := writes.Load() - before; n != 3 {
 		t.Errorf("a short life took %d writes; claim, stop and record are expected", n)
 	}
@@ -162,7 +164,16 @@ func TestWritesPerClaim(t *testing.T) {
 	}
 	testBed.awaitIdle(t, ns, 1)
 	finished(t, m, sb.ID)
+	awaitWrites(t, &writes, before+3)
 	if n := writes.Load() - before; n != 3 {
 		t.Errorf("a release took %d writes: stop, record and idle are expected", n)
 	}
+}
+
+// awaitWrites waits for answers that are behind what the server shows already.
+func awaitWrites(t *testing.T, writes *atomic.Int64, n int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	await(t, ctx, "the writes to be answered", func() bool { return writes.Load() >= n })
 }

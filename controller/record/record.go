@@ -17,7 +17,7 @@ type Limits struct {
 	TTL time.Duration
 	// Max is how many records are kept, newest first; default 10 000.
 	Max int
-	// FlushEvery is the shortest time between two writes of a busy store; default 50 ms.
+	// FlushEvery is the shortest time between two writes of a busy store; default 100 ms.
 	FlushEvery time.Duration
 }
 
@@ -29,7 +29,7 @@ func (l Limits) withDefaults() Limits {
 		l.Max = 10_000
 	}
 	if l.FlushEvery <= 0 {
-		l.FlushEvery = 50 * time.Millisecond
+		l.FlushEvery = 100 * time.Millisecond
 	}
 	return l
 }

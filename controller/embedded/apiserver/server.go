@@ -1,8 +1,8 @@
 // Package apiserver is a Kubernetes API in this process: etcd, the CRD server, and the built-in types that the
 // platform uses, with the semantics that clients know (watch, conflicts, server-side apply, graceful deletion).
 //
-// It serves TLS on a loopback port for kubectl, and plain HTTP on a private socket for the process itself. Both ask for
-// the same token; nobody is anonymous.
+// It serves TLS on a loopback port for kubectl, and the process itself by a call. Both ask for the same token; nobody is
+// anonymous.
 package apiserver
 
 import (
@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -45,11 +44,8 @@ type Server struct {
 	lock    *os.File
 	store   *store
 	tls     net.Listener
-	socket  net.Listener
 	generic *server.GenericAPIServer
-	// inProcess answers what comes over the socket.
-	inProcess http.Handler
-	http      *http.Server
+	own     *inProcess
 	// cancel is set once the server runs; done is closed, and runErr final, when it does not any more.
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -75,7 +71,7 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	redirectKlog(log)
-	s := &Server{Kubeconfig: filepath.Join(dir, "kubeconfig"), done: make(chan struct{}), failed: make(chan error, 1)}
+	s := &Server{own: newInProcess(), Kubeconfig: filepath.Join(dir, "kubeconfig"), done: make(chan struct{}), failed: make(chan error, 1)}
 	if s.lock, err = lockDir(dir); err != nil {
 		return nil, err
 	}
@@ -109,11 +105,8 @@ func (s *Server) open(ctx context.Context, dir string, log *slog.Logger) error {
 	if s.tls, err = listen(lastAddress(s.Kubeconfig)); err != nil {
 		return err
 	}
-	if s.socket, err = listenPrivate(filepath.Join(s.store.socketDir, "api.sock")); err != nil {
-		return err
-	}
-	s.Config = inProcessConfig(s.socket.Addr().String(), creds.token)
-	if s.generic, s.inProcess, err = build(s.store.endpoint, s.tls, creds, s.Config, &s.logs); err != nil {
+	s.Config = s.own.config(creds.token)
+	if s.generic, s.own.handler, err = build(s.store.endpoint, s.tls, creds, s.Config, &s.logs); err != nil {
 		return fmt.Errorf("build the API server: %w", err)
 	}
 	return creds.writeKubeconfig(s.Kubeconfig, s.tls.Addr().String())
@@ -124,8 +117,6 @@ func (s *Server) run(ctx context.Context) {
 	ctx, s.cancel = context.WithCancel(ctx)
 	s.generic.ShutdownTimeout = stopLimit
 	prepared := s.generic.PrepareRun()
-	s.http = &http.Server{Handler: s.inProcess, ReadHeaderTimeout: 30 * time.Second}
-	go func() { _ = s.http.Serve(s.socket) }()
 	go func() {
 		defer close(s.done)
 		s.runErr = prepared.RunWithContext(ctx)
@@ -162,32 +153,17 @@ func (s *Server) Stop() {
 		}
 		s.cancel()
 		<-s.done
-		_ = s.http.Close()
 	case s.generic != nil:
 		s.generic.Destroy()
 	}
-	for _, l := range []net.Listener{s.tls, s.socket} {
-		if l != nil {
-			_ = l.Close()
-		}
+	s.own.end()
+	if s.tls != nil {
+		_ = s.tls.Close()
 	}
 	if s.store != nil {
 		s.store.stop()
 	}
 	_ = s.lock.Close()
-}
-
-// inProcessConfig leads to the private socket. TLS would cost a claim time and keep nobody out: who can open the socket
-// can read the token.
-func inProcessConfig(socket, token string) *rest.Config {
-	return &rest.Config{
-		Host:        "http://embedded", // never looked up
-		BearerToken: token,
-		QPS:         -1, // the clients are this process; they hold themselves back
-		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
-	}
 }
 
 // listen takes the address of an earlier start when it is free, and otherwise a port from the kernel.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,19 +54,7 @@ func ownedPrivately(dir string) bool {
 	return ok && int(st.Uid) == os.Geteuid()
 }
 
-// listenPrivate opens a socket in a private directory. A socket that is there already is that of a process that was
-// killed: the lock of the data directory says so.
-func listenPrivate(path string) (net.Listener, error) {
-	if err := removeStale(path); err != nil {
-		return nil, err
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("listen on a private socket: %w", err)
-	}
-	return l, nil
-}
-
+// removeStale removes the socket of a process that was killed: the lock of the data directory says that it has gone.
 func removeStale(socket string) error {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove a stale socket: %w", err)

@@ -78,7 +78,7 @@ func (w *worker) urgency(s *corev1.PodStatus) urgency {
 }
 
 func (w *worker) write(ctx context.Context, status *corev1.PodStatus) time.Duration {
-	err := w.patch(ctx, status)
+	err := w.publish(ctx, status)
 	switch {
 	case err == nil:
 		if w.reset.id == "" {
@@ -95,7 +95,18 @@ func (w *worker) write(ctx context.Context, status *corev1.PodStatus) time.Durat
 	return retryPass
 }
 
-// patch writes the status of this very Pod, whatever else about it has changed meanwhile.
+// publish writes the status of this very Pod, whatever else about it has changed meanwhile: as an update of the version
+// that was seen last, which is cheap, and where that is not the newest as a patch.
+func (w *worker) publish(ctx context.Context, status *corev1.PodStatus) error {
+	next := *w.pod
+	next.Status = *status
+	_, err := w.agent.client.CoreV1().Pods(next.Namespace).UpdateStatus(ctx, &next, metav1.UpdateOptions{})
+	if !apierrors.IsConflict(err) {
+		return err
+	}
+	return w.patch(ctx, status)
+}
+
 func (w *worker) patch(ctx context.Context, status *corev1.PodStatus) error {
 	type meta struct {
 		UID types.UID `json:"uid"`
