@@ -67,7 +67,7 @@ func serve(ctx context.Context, o options, stdout io.Writer) error {
 	if err := settle(); err != nil {
 		return err
 	}
-	listeners, err := listen(o)
+	listeners, err := listen(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -96,8 +96,10 @@ func serve(ctx context.Context, o options, stdout io.Writer) error {
 	})
 }
 
-func listen(o options) ([]net.Listener, error) {
-	tcp, err := net.Listen("tcp", net.JoinHostPort(o.listen, strconv.Itoa(int(o.port))))
+func listen(ctx context.Context, o options) ([]net.Listener, error) {
+	var config net.ListenConfig
+	config.SetMultipathTCP(false) // a sandbox has one path, and the plain protocol is the cheaper one
+	tcp, err := config.Listen(ctx, "tcp", net.JoinHostPort(o.listen, strconv.Itoa(int(o.port))))
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -61,9 +62,23 @@ func Handler(c Config) http.Handler {
 		connect.WithInterceptors(gate),
 		connect.WithReadMaxBytes(maxMessage),
 	}
-	mux.Handle(processconnect.NewProcessHandler(c.Processes, options...))
-	mux.Handle(filesystemconnect.NewFilesystemHandler(c.Filesystem, options...))
+	mux.Handle("/"+processconnect.ProcessName+"/", whenCalled(func() (string, http.Handler) {
+		return processconnect.NewProcessHandler(c.Processes, options...)
+	}))
+	mux.Handle("/"+filesystemconnect.FilesystemName+"/", whenCalled(func() (string, http.Handler) {
+		return filesystemconnect.NewFilesystemHandler(c.Filesystem, options...)
+	}))
 	return crossOrigin(gate.wrap(mux))
+}
+
+// whenCalled makes a service's handler at its first call: unpacking the descriptions of all messages is a good part of
+// envd's start, and the sandboxes that wait in a pool are started again and again without a call.
+func whenCalled(makeHandler func() (string, http.Handler)) http.Handler {
+	handler := sync.OnceValue(func() http.Handler {
+		_, h := makeHandler()
+		return h
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler().ServeHTTP(w, r) })
 }
 
 // crossOrigin lets browsers of any origin in: the access token is what protects a sandbox.
