@@ -242,6 +242,9 @@ func (w *worker) ended(s runtime.ContainerState) {
 			t.Reason = "Error"
 		}
 		w.exited(c, t)
+		if w.reset.id != "" {
+			continue // the start that follows puts it on record
+		}
 		if err := w.save(); err != nil {
 			w.log().Error("the end of a container is not on record", "error", err)
 		}

@@ -10,11 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fsnotify/fsnotify"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"navix.sh/agentbox/controller/api/v1alpha1"
 	"navix.sh/agentbox/controller/embedded/apiserver"
 	"navix.sh/agentbox/controller/embedded/image"
 )
@@ -38,6 +40,38 @@ func agentMain(args string) int {
 	return 0
 }
 
+// startAgent starts an agent in a process of its own.
+func startAgent(t *testing.T, api *apiserver.Server, dir string) *exec.Cmd {
+	t.Helper()
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), agentVariable+"="+strings.Join([]string{api.Kubeconfig, dir, bin(t)}, "\n"))
+	child.Stderr = os.Stderr
+	stdin, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stdin.Close() })
+	stdout, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(stdout, make([]byte, len("ready"))); err != nil {
+		t.Fatalf("the agent does not start: %v", err)
+	}
+	return child
+}
+
+func killAgent(t *testing.T, child *exec.Cmd) {
+	t.Helper()
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait()
+}
+
 // TestKilledAgent shows that an agent that is killed leaves its Pods running, and that the next one takes them over,
 // ends what was deleted meanwhile, and starts what has ended.
 func TestKilledAgent(t *testing.T) {
@@ -51,24 +85,7 @@ func TestKilledAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	child := exec.Command(os.Args[0])
-	child.Env = append(os.Environ(), agentVariable+"="+strings.Join([]string{api.Kubeconfig, b.dir, bin(t)}, "\n"))
-	child.Stderr = os.Stderr
-	stdin, err := child.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stdin.Close()
-	stdout, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(stdout, make([]byte, len("ready"))); err != nil {
-		t.Fatalf("the agent does not start: %v", err)
-	}
+	child := startAgent(t, api, b.dir)
 	volume := corev1.Volume{Name: "disk", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 	before := map[string]*corev1.Pod{}
 	for _, name := range []string{"stays", "deleted", "dies"} {
@@ -83,10 +100,7 @@ func TestKilledAgent(t *testing.T) {
 		before[name] = b.await(name, "ready", ready)
 	}
 
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = child.Wait()
+	killAgent(t, child)
 	zero := int64(0)
 	if err := b.client.CoreV1().Pods("default").Delete(t.Context(), "deleted", metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
 		t.Fatal(err)
@@ -126,6 +140,84 @@ func TestKilledAgent(t *testing.T) {
 	assertNothingLeft(t, b.dir)
 	b.start()
 	b.await("stays", "ready anew", func(p *corev1.Pod) bool { return ready(p) && p.Status.ContainerStatuses[0].RestartCount == 2 })
+	if err := b.agent.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	assertNothingLeft(t, b.dir)
+}
+
+// TestKilledInReset kills agents at every step of a reset, and shows that the next one brings it to its end.
+func TestKilledInReset(t *testing.T) {
+	api, err := apiserver.Start(t.Context(), apiserver.Options{DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Stop)
+	b := &bed{t: t, config: api.Config, dir: t.TempDir()}
+	if b.client, err = kubernetes.NewForConfig(b.config); err != nil {
+		t.Fatal(err)
+	}
+	child := startAgent(t, api, b.dir)
+	p := serverPod("reset")
+	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "disk", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "disk", MountPath: "/disk"})
+	b.create(p)
+	p = b.await("reset", "ready", ready)
+	dir := filepath.Join(b.dir, "pods", string(p.UID))
+	containers, volumes := filepath.Join(dir, "containers"), filepath.Join(dir, "volumes")
+	for id, step := range map[string]struct {
+		dir  string
+		what func(fsnotify.Event) bool
+	}{
+		"removed":  {containers, func(e fsnotify.Event) bool { return e.Has(fsnotify.Rename) }},
+		"wiped":    {volumes, func(e fsnotify.Event) bool { return e.Has(fsnotify.Create) }},
+		"recorded": {dir, func(e fsnotify.Event) bool { return e.Has(fsnotify.Create) && filepath.Base(e.Name) == stateName }},
+		"made":     {containers, func(e fsnotify.Event) bool { return e.Has(fsnotify.Create) && !strings.Contains(e.Name, ".trash") }},
+	} {
+		before := strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, containerIDPrefix)
+		traces := []string{filepath.Join(volumes, "disk", "trace"), filepath.Join(containers, before, "upper", "trace")}
+		for _, path := range traces {
+			if err := os.WriteFile(path, nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		watcher, err := fsnotify.NewWatcher()
+		if err == nil {
+			err = watcher.Add(step.dir)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.annotate("reset", v1alpha1.AnnotationResetID, id)
+		for e := range watcher.Events {
+			if step.what(e) {
+				break
+			}
+		}
+		killAgent(t, child)
+		watcher.Close()
+
+		child = startAgent(t, api, b.dir)
+		p = b.await("reset", "reset after "+id, func(p *corev1.Pod) bool { return resetDone(p, id) && ready(p) })
+		if p.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("killed when %s: the reset counts as a crash: %+v", id, p.Status)
+		}
+		after := strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, containerIDPrefix)
+		if after == before {
+			t.Errorf("killed when %s: the container was kept", id)
+		}
+		for _, path := range append(traces, filepath.Join(containers, after, "upper", "trace")) {
+			if _, err := os.Lstat(path); !os.IsNotExist(err) {
+				t.Errorf("killed when %s: %s is left, %v", id, path, err)
+			}
+		}
+	}
+	killAgent(t, child)
+	b.start()
+	p = b.await("reset", "ready", ready)
+	if out := b.shell(p.Status.PodIP, "ps ax | grep -c '[e]nvd'"); out != "1\n" {
+		t.Errorf("in the Pod run %q servers, want one", out)
+	}
 	if err := b.agent.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -71,7 +71,8 @@ func (w *worker) wipe(ctx context.Context) error {
 	if err := w.wipeVolumes(); err != nil {
 		return fmt.Errorf("empty the volumes: %w", err)
 	}
-	return w.save()
+	// The start that follows puts it on record; until then the record still asks for this reset.
+	return nil
 }
 
 // endReset completes a reset once every container is ready, or gives it up.
