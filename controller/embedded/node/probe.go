@@ -174,7 +174,8 @@ func probeLoop(ctx context.Context, p *corev1.Probe, kind probeKind, run func(co
 	if p.FailureThreshold == 0 {
 		failureThreshold = 3
 	}
-	wait := time.Duration(p.InitialDelaySeconds) * time.Second
+	// A program that has only just been executed never answers yet.
+	wait := max(time.Duration(p.InitialDelaySeconds)*time.Second, firstProbeWait)
 	begin := time.Now().Add(wait)
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
