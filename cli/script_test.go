@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"navix.sh/agentbox/cli"
 	"navix.sh/agentbox/internal/stub"
 )
 
@@ -25,8 +25,29 @@ const endpoint = "http://abx.example.com"
 const raceOptions = "atexit_sleep_ms=0"
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"abx": func() { os.Exit(cli.Main()) }})
+	code := m.Run()
+	if programDir != "" {
+		_ = os.RemoveAll(programDir)
+	}
+	os.Exit(code)
 }
+
+var programDir string
+
+// program builds abx, with the race detector where the tests have it, and returns the folder that holds it. The test
+// binary itself could play abx, but takes three times as long to start.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "abx-test-")
+	if err != nil {
+		return "", err
+	}
+	programDir = dir
+	args := append([]string{"build", "-o", dir}, buildFlags...)
+	if out, err := exec.Command("go", append(args, "navix.sh/agentbox/cmd/abx")...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build cmd/abx: %w\n%s", err, out)
+	}
+	return dir, nil
+})
 
 // TestScripts runs testdata/script. UPDATE=1 rewrites what the scripts compare with.
 func TestScripts(t *testing.T) {
@@ -37,12 +58,16 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames: true,
 		Setup:              setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "stub": control, "requests": requests,
+			"abx": abx, "exits": exits, "stub": control, "requests": requests,
 		},
 	})
 }
 
 func setup(env *testscript.Env) error {
+	dir, err := program()
+	if err != nil {
+		return err
+	}
 	s, err := stub.New()
 	if err != nil {
 		return err
@@ -55,6 +80,7 @@ func setup(env *testscript.Env) error {
 		}
 	})
 	env.Values["stub"] = s
+	env.Setenv("PATH", dir+string(filepath.ListSeparator)+env.Getenv("PATH"))
 	env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 	env.Setenv("XDG_CONFIG_HOME", "")
 	env.Setenv("XDG_CACHE_HOME", "")
@@ -67,6 +93,14 @@ func setup(env *testscript.Env) error {
 	env.Setenv("KEY", stub.Key)
 	env.Setenv("GORACE", raceOptions)
 	return nil
+}
+
+// abx runs a command line that succeeds; exits is for the others.
+func abx(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("say which exit code is meant: exits CODE abx …")
+	}
+	ts.Check(ts.Exec("abx", args...))
 }
 
 // exits runs a program and checks its exit code: exits 2 abx nonsense

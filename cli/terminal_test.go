@@ -32,11 +32,11 @@ type terminal struct {
 // onTerminal starts abx with all its streams on a terminal.
 func onTerminal(t *testing.T, p *platform, env []string, args ...string) *terminal {
 	t.Helper()
-	self, err := exec.LookPath("abx") // put there by testscript.Main
+	dir, err := program()
 	if err != nil {
-		t.Skip("no pseudo-command abx: the test binary did not set itself up")
+		t.Fatal(err)
 	}
-	cmd := exec.Command(self, args...)
+	cmd := exec.Command(filepath.Join(dir, "abx"), args...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "TERM=xterm-256color"}, env...)
 	for k, v := range p.env {
 		cmd.Env = append(cmd.Env, k+"="+v)
@@ -208,11 +208,11 @@ func TestABrokenPipeIsNoError(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
 	p.SetRows("ListSandboxes", 5000)
-	self, err := exec.LookPath("abx")
+	dir, err := program()
 	if err != nil {
-		t.Skip("no pseudo-command abx: the test binary did not set itself up")
+		t.Fatal(err)
 	}
-	cmd := exec.Command(self, "sandboxes", "--format", "ndjson")
+	cmd := exec.Command(filepath.Join(dir, "abx"), "sandboxes", "--format", "ndjson")
 	for k, v := range p.env {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}

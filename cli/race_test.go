@@ -1,0 +1,5 @@
+//go:build race
+
+package cli_test
+
+var buildFlags = []string{"-race"}
