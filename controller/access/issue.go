@@ -181,7 +181,7 @@ func (s *Store) Revoke(ctx context.Context, id string) error {
 	if now, ok := s.keys[id]; ok && now.uid == e.uid {
 		delete(s.keys, id)
 		delete(s.used, id)
-		s.gone[e.uid] = struct{}{}
+		s.gone[e.uid] = time.Time{}
 	}
 	return nil
 }

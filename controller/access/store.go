@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -42,9 +43,9 @@ type Store struct {
 
 	mu   sync.RWMutex
 	keys map[string]entry // by key id
-	// gone holds the UIDs of Secrets deleted here whose deletion the watch has not told yet, so that a late event
-	// does not bring a revoked key back.
-	gone map[types.UID]struct{}
+	// gone holds the UIDs of deleted Secrets, so that a late event, or the late answer to their creation, does not
+	// bring a revoked key back; and when the watch told, zero as long as it has not.
+	gone map[types.UID]time.Time
 	// used holds the last use of keys that is not written down yet.
 	used map[string]time.Time
 
@@ -80,7 +81,7 @@ func NewStore(o Options) (*Store, error) {
 		now:       o.Now,
 		synced:    make(chan struct{}),
 		keys:      map[string]entry{},
-		gone:      map[types.UID]struct{}{},
+		gone:      map[types.UID]time.Time{},
 		used:      map[string]time.Time{},
 	}, nil
 }
@@ -219,11 +220,19 @@ func (s *Store) drop(secret *corev1.Secret) {
 	id := strings.TrimPrefix(secret.Name, secretPrefix)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.gone, secret.UID)
+	s.gone[secret.UID] = s.now()
 	if e, ok := s.keys[id]; ok && e.uid == secret.UID {
 		delete(s.keys, id)
 		delete(s.used, id)
 	}
+}
+
+// forgetGone forgets the Secrets of whose end the watch told long ago.
+func (s *Store) forgetGone() {
+	before := s.now().Add(-lastUsedEvery)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.gone, func(_ types.UID, told time.Time) bool { return !told.IsZero() && told.Before(before) })
 }
 
 func (s *Store) touch(id string) {

@@ -12,8 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"navix.sh/agentbox/controller/api/v1alpha1"
 )
@@ -23,7 +25,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // testClient is an API server in memory. The native API's tests run the same store on the embedded one.
 func testClient(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
-	return fake.NewClientBuilder().WithObjects(objects...).Build()
+	return fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			obj.SetUID(uuid.NewUUID())
+			return c.Create(ctx, obj, opts...)
+		},
+	}).Build()
 }
 
 // startStore runs a store until the test ends.
@@ -93,12 +100,30 @@ func TestKeyLife(t *testing.T) {
 	if err := s.Revoke(t.Context(), k.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.put(&secret) // a late event about what was deleted
+	eventually(t, "the watch to tell of the deletion", func() bool {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		return !s.gone[secret.UID].IsZero()
+	})
+	s.put(&secret) // what is late about it does not bring it back, before the watch tells or after
 	if _, err := s.Authenticate(t.Context(), plain); !errors.Is(err, ErrUnauthenticated) {
 		t.Errorf("revoked key: %v", err)
 	}
 	if err := s.Revoke(t.Context(), k.ID); !errors.Is(err, ErrNotFound) {
 		t.Errorf("revoked twice: %v", err)
+	}
+}
+
+func TestDeletedKeysAreNotRememberedForEver(t *testing.T) {
+	now := time.Now()
+	s, err := NewStore(Options{Client: testClient(t), Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.gone = map[types.UID]time.Time{"long ago": now.Add(-time.Hour), "just now": now, "not told": {}}
+	s.forgetGone()
+	if _, old := s.gone["long ago"]; old || len(s.gone) != 2 {
+		t.Errorf("kept: %v", s.gone)
 	}
 }
 

@@ -60,6 +60,7 @@ func (s *Store) Start(ctx context.Context) error {
 		select {
 		case <-tick.C:
 			s.flushLastUsed(ctx)
+			s.forgetGone()
 		case <-ctx.Done():
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastUsedGrace)
 			defer cancel()
