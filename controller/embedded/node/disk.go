@@ -65,7 +65,7 @@ func (a *Agent) evictLargest(free, floor uint64) bool {
 	var largest *worker
 	most := floor / 4
 	for _, w := range a.evictable() {
-		if held := diskUse(w.dir, maxCounted); held > most {
+		if held := diskUse(w.dir, maxCounted) + w.deleted(maxCounted); held > most {
 			largest, most = w, held
 		}
 	}

@@ -172,14 +172,16 @@ func TestStorageLimits(t *testing.T) {
 		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: "/data"})
 		return b.create(pod)
 	}
-	for _, c := range []struct{ name, limit, size, target, want string }{
-		{"volume", "", "2M", "/data/f", "the emptyDir volume data holds 8.4 MB, and its sizeLimit is 2M"},
-		{"container", "2M", "", "/home/f", "the container sandbox has written 8.4 MB, and its limit of ephemeral-storage is 2M"},
-		{"pod", "2M", "", "/data/f", "the Pod has written 8.4 MB, and the limits of ephemeral-storage of its containers are 2M together"},
+	const write = "head -c 8388608 /dev/zero >"
+	for _, c := range []struct{ name, limit, size, script, want string }{
+		{"volume", "", "2M", write + "/data/f", "the emptyDir volume data holds 8.4 MB, and its sizeLimit is 2M"},
+		{"container", "2M", "", write + "/home/f", "the container sandbox has written 8.4 MB, and its limit of ephemeral-storage is 2M"},
+		{"pod", "2M", "", write + "/data/f", "the Pod has written 8.4 MB, and the limits of ephemeral-storage of its containers are 2M together"},
+		{"deleted", "2M", "", "exec 3>/home/f; rm /home/f; " + write + "&3; sleep 1000", "the Pod has written 8.4 MB, and the limits of ephemeral-storage of its containers are 2M together"},
 	} {
 		limited(c.name, c.limit, c.size)
 		ip := b.await(c.name, "ready", ready).Status.PodIP
-		b.write(ip, "head -c 8388608 /dev/zero >"+c.target)
+		b.write(ip, c.script)
 		pod := b.await(c.name, "evicted", evicted)
 		var held, want float64
 		form := regexp.MustCompile(`\d+\.\d MB`)

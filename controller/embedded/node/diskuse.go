@@ -1,6 +1,12 @@
 package node
 
-import "golang.org/x/sys/unix"
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
 
 // measure adds up what files hold of a disk.
 type measure struct {
@@ -91,4 +97,48 @@ func (m *measure) count(dir int) level {
 		}
 	}
 	return here
+}
+
+// deletedUse is how many bytes of the disk the deleted files hold that processes of the sandbox of a first process have
+// open, as far as the first most descriptors.
+func deletedUse(first, most int) uint64 {
+	proc := filepath.Join("/proc", strconv.Itoa(first), "root", "proc") // which the launcher has mounted for itself
+	processes, err := os.ReadDir(proc)
+	if err != nil {
+		return 0
+	}
+	var bytes uint64
+	seen := map[[2]uint64]bool{}
+	for _, p := range processes {
+		if _, err := strconv.Atoi(p.Name()); err != nil {
+			continue
+		}
+		dir := filepath.Join(proc, p.Name(), "fd")
+		files, _ := os.ReadDir(dir) // of a process that has gone there are none
+		for _, f := range files {
+			if most--; most < 0 {
+				return bytes
+			}
+			var st unix.Stat_t
+			path := filepath.Join(dir, f.Name())
+			if unix.Stat(path, &st) != nil || st.Nlink > 0 || st.Mode&unix.S_IFMT != unix.S_IFREG || seen[[2]uint64{st.Dev, st.Ino}] {
+				continue
+			}
+			seen[[2]uint64{st.Dev, st.Ino}] = true
+			var fs unix.Statfs_t
+			if unix.Statfs(path, &fs) == nil && fs.Type != unix.TMPFS_MAGIC && fs.Type != unix.HUGETLBFS_MAGIC {
+				bytes += uint64(st.Blocks) * 512
+			}
+		}
+	}
+	return bytes
+}
+
+// deleted is what deleted files of the Pod hold.
+func (w *worker) deleted(most int) uint64 {
+	p := w.currentSandbox()
+	if p == nil {
+		return 0
+	}
+	return deletedUse(p.PID(), most)
 }

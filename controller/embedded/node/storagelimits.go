@@ -92,6 +92,7 @@ func (w *worker) exceeded(pod *corev1.Pod) string {
 			all += held
 		}
 	}
+	all += w.deleted(math.MaxInt)
 	if all > uint64(together.Value()) {
 		return fmt.Sprintf("the Pod has written %s, and the limits of ephemeral-storage of its containers are %s together", megabytes(all), &together)
 	}
