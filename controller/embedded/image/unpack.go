@@ -89,6 +89,9 @@ func clean(name string) (string, error) {
 }
 
 func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		return nil // about the archive, whatever its name
+	}
 	name, err := clean(h.Name)
 	if err != nil {
 		return err
@@ -145,8 +148,6 @@ func (u *unpacker) create(h *tar.Header, parent int, name, base string, content 
 			return nil // every container has a /dev of its own
 		}
 		return errors.New("device files and pipes are refused")
-	case tar.TypeXGlobalHeader:
-		return nil
 	default:
 		return fmt.Errorf("entries of type %q are not known", h.Typeflag)
 	}

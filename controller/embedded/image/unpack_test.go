@@ -24,7 +24,7 @@ func archive(t testing.TB, headers ...tar.Header) []byte {
 			content = h.Linkname // tests put the content here
 			h.Linkname, h.Size = "", int64(len(content))
 		}
-		if h.Mode == 0 {
+		if h.Mode == 0 && h.Typeflag != tar.TypeXGlobalHeader {
 			h.Mode = 0o755
 		}
 		if err := w.WriteHeader(&h); err != nil {
@@ -140,6 +140,7 @@ func TestUnpack(t *testing.T) {
 		"opaque last":          {[][]tar.Header{{file("a/x", "1"), file("a/d/y", "2")}, {file("a/d/n", "4"), file("a/z", "3"), file("a/.wh..wh..opq", "")}}, "a a/d a/d/n=4 a/z=3"},
 		"through a link":       {[][]tar.Header{{dir("usr/lib"), link("lib", "usr/lib")}, {file("lib/x", "1")}}, "lib->usr/lib usr usr/lib usr/lib/x=1"},
 		"through absolute":     {[][]tar.Header{{dir("run"), dir("var"), link("var/run", "/run")}, {file("var/run/x", "1")}}, "run run/x=1 var var/run->/run"},
+		"global header":        {[][]tar.Header{{file("a", "1")}, {{Typeflag: tar.TypeXGlobalHeader, Name: "a", PAXRecords: map[string]string{"comment": "c"}}}}, "a=1"},
 		"devices in dev":       {[][]tar.Header{{dir("dev"), {Typeflag: tar.TypeChar, Name: "dev/null"}, {Typeflag: tar.TypeFifo, Name: "dev/p"}}}, "dev"},
 		"closed directory":     {[][]tar.Header{{{Typeflag: tar.TypeDir, Name: "a", Mode: 0o555}, file("a/b", "1")}}, "a a/b=1"},
 		"link outside":         {[][]tar.Header{{link("out", "../../outside"), link("abs", "/etc/passwd")}}, "abs->/etc/passwd out->../../outside"},
