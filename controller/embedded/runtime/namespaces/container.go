@@ -186,8 +186,10 @@ func (p *pod) makeLayers(ctx context.Context, dir, tree string, files map[string
 				return err
 			}
 		}
-		if err := root.RemoveAll(path); err != nil { // the image may have a link there
-			return err
+		if p.runtime.copyRoots { // the image may have a link there
+			if err := root.RemoveAll(path); err != nil {
+				return err
+			}
 		}
 		if err := root.WriteFile(path, []byte(content), 0o644); err != nil {
 			return err

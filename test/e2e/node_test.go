@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -92,6 +93,42 @@ func TestImageSwap(t *testing.T) {
 		}
 		kill(id)
 	}
+}
+
+// TestEvictedSandbox writes more into a sandbox than its environment allows: its record says so, and its pool goes on.
+func TestEvictedSandbox(t *testing.T) {
+	p := testplatform.Start(t)
+	abx(t, p, "create", "envs", "-f", file(t, "env.json", `{"name":"small","templateRef":{"name":"default"},"overrides":{"podCreationImagePolicy":"PoolDefaultImage"}}`))
+	abx(t, p, "create", "envs", "small", "pools", "-f", file(t, "pool.yaml", "replicas: 1\ninlineResources:\n  requests: {cpu: 100m, memory: 256Mi}\n  limits: {cpu: 100m, memory: 256Mi, ephemeral-storage: 4M}\n"), "--wait")
+	created := e2b(t, p, http.MethodPost, "/v2/sandboxes", `{"templateID":"small","timeout":600}`, http.StatusCreated)
+	id, token := created["sandboxID"].(string), created["envdAccessToken"].(string)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.Endpoint()+"/files?username=user&path=big", bytes.NewReader(make([]byte, 8<<20)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("E2b-Sandbox-Id", id)
+	req.Header.Set("E2b-Sandbox-Port", "49983")
+	req.Header.Set("X-Access-Token", token)
+	req.Header.Set("Content-Type", "application/octet-stream")
+	resp, err := http.DefaultClient.Do(req)
+	if err == nil { // the sandbox may be gone before it answers
+		resp.Body.Close()
+	}
+	var record string
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // records are polled; there is no event
+		if record = native(t, p, "/v1/sandboxes/"+id); strings.Contains(record, `"status":"Failed"`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the sandbox goes on: %s", record)
+		}
+	}
+	for _, want := range []string{"Evicted", "the container sandbox has written ", "its limit of ephemeral-storage is 4M"} {
+		if !strings.Contains(record, want) {
+			t.Errorf("the record lacks %q: %s", want, record)
+		}
+	}
+	e2b(t, p, http.MethodPost, "/v2/sandboxes", `{"templateID":"small"}`, http.StatusCreated)
 }
 
 // serveImage starts a registry on loopback with one image of the files, and returns the registry's host and port.
