@@ -219,6 +219,11 @@ func TestUnpackOwners(t *testing.T) {
 func FuzzUnpack(f *testing.F) {
 	f.Add(archive(f, file("a", "1"), link("b", "../.."), file("b/c", "2"), hard("d", "a"), file(".wh.a", "")))
 	f.Add(archive(f, dir("x"), link("x/y", "/"), file("x/y/x/y/z", "3"), file("x/.wh..wh..opq", "")))
+	f.Add(archive(f, dir("a"), hard("a/b", "/a/../outside"), tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o111}, file("c", "1")))
+	f.Add(archive(f, file("a/b", "1"), link("a", "b"), file("a/.wh.b", ""), file(strings.Repeat("long/", 60)+"name", "2"), hard("a", "a")))
+	f.Add(archive(f, tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "c"}}, tar.Header{
+		Typeflag: tar.TypeReg, Name: "s", Linkname: "1", Uid: -1, Mode: 0o7777, PAXRecords: map[string]string{"SCHILY.xattr.user.x": "y"},
+	}))
 	f.Add([]byte("no archive at all"))
 	f.Fuzz(func(t *testing.T, layer []byte) {
 		tree, err := unpack(t, layer)
