@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"navix.sh/agentbox/controller/embedded/runtime"
 )
 
@@ -212,6 +214,39 @@ func TestUnpackOwners(t *testing.T) {
 	far := tar.Header{Typeflag: tar.TypeReg, Name: "far", Uid: 70_000}
 	if err := u.layer(t.Context(), bytes.NewReader(archive(t, far))); err == nil {
 		t.Error("an owner outside of the sandbox's users is accepted")
+	}
+}
+
+// TestUnpackLeavesRoom unpacks more than the disk holds.
+func TestUnpackLeavesRoom(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: only root can mount a small file system")
+	}
+	tree := t.TempDir()
+	if err := unix.Mount("tmpfs", tree, "tmpfs", 0, "size=160m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(tree, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	u, err := newUnpacker(tree, runtime.IDs{Size: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.close()
+	content := strings.Repeat("0", 100<<20)
+	if err := u.layer(t.Context(), bytes.NewReader(archive(t, file("fits", content)))); err != nil {
+		t.Fatal(err)
+	}
+	err = u.layer(t.Context(), bytes.NewReader(archive(t, file("large", content))))
+	if err == nil || !strings.Contains(err.Error(), "16 MB are kept") {
+		t.Errorf("the error is %v, want one about the room", err)
+	}
+	var s unix.Statfs_t
+	if err := unix.Statfs(tree, &s); err != nil || s.Bavail == 0 {
+		t.Errorf("the disk is full: %v", err)
 	}
 }
 
