@@ -183,11 +183,9 @@ func TestStorageLimits(t *testing.T) {
 		ip := b.await(c.name, "ready", ready).Status.PodIP
 		b.write(ip, c.script)
 		pod := b.await(c.name, "evicted", evicted)
-		var held, want float64
-		form := regexp.MustCompile(`\d+\.\d MB`)
-		fmt.Sscanf(form.FindString(pod.Status.Message), "%f", &held)
-		fmt.Sscanf(form.FindString(c.want), "%f", &want)
-		if form.ReplaceAllString(pod.Status.Message, "") != form.ReplaceAllString(c.want, "") || held < 2 || held > want+1 {
+		// It may be measured before all is written.
+		form := regexp.MustCompile(`[2-9]\.\d MB`)
+		if got := form.ReplaceAllString(pod.Status.Message, "8.4 MB"); got != c.want {
 			t.Errorf("%s: evicted with %q, want %q", c.name, pod.Status.Message, c.want)
 		}
 		if s := pod.Status.ContainerStatuses[0].State.Terminated; s == nil || s.ExitCode != 137 {
