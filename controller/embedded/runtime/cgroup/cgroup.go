@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -19,6 +21,9 @@ import (
 type Manager struct {
 	name        string
 	hierarchies []hierarchy
+
+	mu    sync.Mutex
+	known map[string]runtime.Limits // of the groups that this process has made, by path
 }
 
 // New finds out what this machine offers. name must be the same for every run on the same data directory.
@@ -31,7 +36,7 @@ func New(name string) (*Manager, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	return &Manager{name: name, hierarchies: detect(string(mountinfo), string(self))}, nil
+	return &Manager{name: name, hierarchies: detect(string(mountinfo), string(self)), known: map[string]runtime.Limits{}}, nil
 }
 
 // Has reports whether a controller can be used.
@@ -59,6 +64,9 @@ type Group struct {
 
 // Create makes the group path ("<pod>/<container>") or takes the one that exists, and sets its limits.
 func (m *Manager) Create(path string, l runtime.Limits) (*Group, error) {
+	if g := m.unchanged(path, l); g != nil {
+		return g, nil // as at every restart of a container
+	}
 	g := &Group{}
 	for _, h := range m.hierarchies {
 		dir := h.parent
@@ -88,7 +96,27 @@ func (m *Manager) Create(path string, l runtime.Limits) (*Group, error) {
 			}
 		}
 	}
+	m.mu.Lock()
+	m.known[path] = l
+	m.mu.Unlock()
 	return g, nil
+}
+
+// unchanged returns the group when it exists and has these limits, and otherwise nil.
+func (m *Manager) unchanged(path string, l runtime.Limits) *Group {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	has, ok := m.known[path]
+	if !ok {
+		return nil
+	}
+	delete(m.known, path)
+	g := m.Find(path)
+	if has != l || slices.ContainsFunc(g.dirs, func(dir string) bool { _, err := os.Stat(dir); return err != nil }) {
+		return nil
+	}
+	m.known[path] = l
+	return g
 }
 
 // Find returns a group that exists.
@@ -226,6 +254,9 @@ func (m *Manager) Close() {
 }
 
 func (m *Manager) remove(ctx context.Context, pod string) error {
+	m.mu.Lock()
+	maps.DeleteFunc(m.known, func(path string, _ runtime.Limits) bool { return strings.HasPrefix(path, pod+"/") })
+	m.mu.Unlock()
 	var errs []error
 	for _, h := range m.hierarchies {
 		dir := filepath.Join(h.parent, m.name, pod)

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"navix.sh/agentbox/controller/embedded/runtime"
@@ -109,6 +111,24 @@ func TestRealGroups(t *testing.T) {
 	g, err := m.Create("pod/container", runtime.Limits{MemoryBytes: 64 << 20, CPUMillis: 500, Processes: 10})
 	if err != nil {
 		t.Fatal(err)
+	}
+	// The limits are those of the last call, also where somebody has removed the group meanwhile.
+	if i := slices.IndexFunc(m.hierarchies, func(h hierarchy) bool { return slices.Contains(h.controllers, PIDs) }); i >= 0 {
+		file := filepath.Join(g.dirs[i], "pids.max")
+		for _, want := range []int64{11, 11, 12} {
+			if _, err := m.Create("pod/container", runtime.Limits{Processes: want}); err != nil {
+				t.Fatal(err)
+			}
+			if data, err := os.ReadFile(file); err != nil || strings.TrimSpace(string(data)) != strconv.FormatInt(want, 10) {
+				t.Errorf("%s is %q, want %d, %v", file, data, want, err)
+			}
+			if err := os.Remove(g.dirs[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if g, err = m.Create("pod/container", runtime.Limits{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	sleep := exec.Command("sleep", "1000")
 	if err := sleep.Start(); err != nil {
