@@ -23,7 +23,7 @@ var errShuttingDown = errors.New("envd is shutting down")
 // Manager owns every process that clients started, independently of the requests that started them.
 type Manager struct {
 	reaper *reaper.Reaper
-	groups *groups
+	groups func() *groups
 
 	mu      sync.Mutex
 	live    map[int]*process
@@ -41,7 +41,7 @@ type retained struct {
 
 // NewManager starts processes through r.
 func NewManager(r *reaper.Reaper) *Manager {
-	return &Manager{reaper: r, groups: findGroups(), live: map[int]*process{}, ended: map[int]*retained{}}
+	return &Manager{reaper: r, groups: sync.OnceValue(findGroups), live: map[int]*process{}, ended: map[int]*retained{}}
 }
 
 // launch is a start request, checked and resolved.
@@ -63,7 +63,7 @@ func (m *Manager) start(l launch) (*process, *subscriber, error) {
 		return nil, nil, err
 	}
 	attr := l.attributes(ends.child, l.terminal != nil)
-	group, opened := m.groups.enter(attr)
+	group, opened := m.groups().enter(attr)
 	err = m.spawn(p, l, attr)
 	closeAll(append(ends.child, opened))
 	if err != nil {
