@@ -11,8 +11,9 @@ import (
 )
 
 // TestExec runs commands in a running container, with no more rights than the container has.
-func TestExec(t *testing.T) {
-	n := runtimetest.New(t)
+func TestExec(t *testing.T) { runtimetest.Each(t, testExec) }
+
+func testExec(t *testing.T, n *runtimetest.Node) {
 	p := n.Pod(t)
 	c := n.Host(t, image.UserName, "echo here > /tmp/here; exec sleep 1000")
 	if err := p.Start(t.Context(), c); err != nil {

@@ -22,11 +22,11 @@ func TestMain(m *testing.M) { os.Exit(runtimetest.Main(m)) }
 
 func asBoth(t *testing.T, test func(t *testing.T, n *runtimetest.Node, user string)) {
 	t.Helper()
-	n := runtimetest.New(t)
-	t.Log(n.Runtime.Describe())
-	for _, user := range []string{"root", image.UserName} {
-		t.Run(user, func(t *testing.T) { test(t, n, user) })
-	}
+	runtimetest.Each(t, func(t *testing.T, n *runtimetest.Node) {
+		for _, user := range []string{"root", image.UserName} {
+			t.Run(user, func(t *testing.T) { test(t, n, user) })
+		}
+	})
 }
 
 // output runs a script in a sandbox of its own.
@@ -163,8 +163,9 @@ func TestProbe(t *testing.T) {
 	})
 }
 
-func TestPodsAreApart(t *testing.T) {
-	n := runtimetest.New(t)
+func TestPodsAreApart(t *testing.T) { runtimetest.Each(t, testPodsAreApart) }
+
+func testPodsAreApart(t *testing.T, n *runtimetest.Node) {
 	first, second := n.Pod(t), n.Pod(t)
 	a := n.Host(t, "root", "echo secret > /tmp/file; echo secret > /dev/shm/file; exec sleep 1000")
 	if err := first.Start(t.Context(), a); err != nil {
@@ -182,8 +183,9 @@ func TestPodsAreApart(t *testing.T) {
 	}
 }
 
-func TestProcessesAreLimited(t *testing.T) {
-	n := runtimetest.New(t)
+func TestProcessesAreLimited(t *testing.T) { runtimetest.Each(t, testProcessesAreLimited) }
+
+func testProcessesAreLimited(t *testing.T, n *runtimetest.Node) {
 	c := n.Host(t, image.UserName, "i=0; while [ $i -lt 200 ]; do sleep 100 & i=$((i+1)); done; echo all started")
 	c.Limits.Processes = 40
 	out, state := n.Run(t, n.Pod(t), c)
@@ -192,8 +194,9 @@ func TestProcessesAreLimited(t *testing.T) {
 	}
 }
 
-func TestMemoryIsLimited(t *testing.T) {
-	n := runtimetest.New(t)
+func TestMemoryIsLimited(t *testing.T) { runtimetest.Each(t, testMemoryIsLimited) }
+
+func testMemoryIsLimited(t *testing.T, n *runtimetest.Node) {
 	if !n.Runtime.Limits(cgroup.Memory) {
 		t.Skip("this machine does not let the agent limit memory: no memory controller")
 	}
@@ -221,8 +224,9 @@ func TestOnlyLoopback(t *testing.T) {
 }
 
 // TestRootIsReadOnly checks the option of a Pod, and that a volume stays writable.
-func TestRootIsReadOnly(t *testing.T) {
-	n := runtimetest.New(t)
+func TestRootIsReadOnly(t *testing.T) { runtimetest.Each(t, testRootIsReadOnly) }
+
+func testRootIsReadOnly(t *testing.T, n *runtimetest.Node) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
@@ -236,8 +240,9 @@ func TestRootIsReadOnly(t *testing.T) {
 }
 
 // TestVolumeLinksStayInside plants links in a volume that lead out of it.
-func TestVolumeLinksStayInside(t *testing.T) {
-	n := runtimetest.New(t)
+func TestVolumeLinksStayInside(t *testing.T) { runtimetest.Each(t, testVolumeLinksStayInside) }
+
+func testVolumeLinksStayInside(t *testing.T, n *runtimetest.Node) {
 	dir := t.TempDir()
 	if err := os.Symlink("/etc", filepath.Join(dir, "out")); err != nil {
 		t.Fatal(err)
@@ -262,8 +267,9 @@ func TestVolumeLinksStayInside(t *testing.T) {
 	}
 }
 
-func TestStartErrors(t *testing.T) {
-	n := runtimetest.New(t)
+func TestStartErrors(t *testing.T) { runtimetest.Each(t, testStartErrors) }
+
+func testStartErrors(t *testing.T, n *runtimetest.Node) {
 	p := n.Pod(t)
 	for name, test := range map[string]struct {
 		change func(*runtime.ContainerConfig)

@@ -5,6 +5,8 @@
 // It imports the standard library and x/sys only, so that the launcher stays small.
 package launch
 
+import "encoding/json"
+
 // HostPrefix is where the launcher keeps the machine's file tree when it opens mounts by itself (ordinary users).
 const HostPrefix = "/host"
 
@@ -36,7 +38,31 @@ type Container struct {
 	// CgroupFiles counts the files, after those of the mounts, that the launcher writes its pid to (cgroup.procs,
 	// opened by the agent).
 	CgroupFiles int
+
+	// OCI is what an OCI runtime is told instead: its config.json, or the process of a command in a container. Volumes
+	// are the mounts that it makes from VolumeDir; Root and Mounts are put together under RootDir before.
+	OCI     json.RawMessage `json:",omitempty"`
+	Volumes []Mount         `json:",omitempty"`
 }
+
+// OCIRuntime names an OCI runtime that starts containers in the launcher's place.
+type OCIRuntime struct {
+	// Program is its path on the machine; Flags come before its command.
+	Program string
+	Flags   []string
+	// OwnPIDs says that the container's processes have no numbers of the kernel's: the runtime counts them itself.
+	OwnPIDs bool
+}
+
+// Where an OCI runtime finds what is prepared for it, in its own view of the machine: a bundle for one call, and
+// what the calls for one Pod share, in the memory volume StateVolume.
+const (
+	BundleDir   = "/run/bundle"
+	RootDir     = BundleDir + "/rootfs"
+	VolumeDir   = BundleDir + "/volumes" // each under its index
+	StateDir    = "/run/state"
+	StateVolume = ".state"
+)
 
 // Op is a request to the launcher.
 type Op string
@@ -69,6 +95,8 @@ type Request struct {
 	SingleID *ID `json:",omitempty"`
 	// MemoryVolumes must exist before the container starts.
 	MemoryVolumes []MemoryVolume `json:",omitempty"`
+	// Runtime has an OCI runtime start the container.
+	Runtime *OCIRuntime `json:",omitempty"`
 }
 
 // Note is what the agent wants to remember about a container.

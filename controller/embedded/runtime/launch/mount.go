@@ -22,6 +22,7 @@ const (
 	Sysfs   Kind = "sysfs"
 	Devpts  Kind = "devpts"
 	Mqueue  Kind = "mqueue"
+	Cgroup2 Kind = "cgroup2"
 )
 
 // Mount is one mount of a container. Opening it yields a detached mount, which is attached under the container's

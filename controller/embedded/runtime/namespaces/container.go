@@ -16,6 +16,7 @@ import (
 	"navix.sh/agentbox/controller/embedded/runtime"
 	"navix.sh/agentbox/controller/embedded/runtime/cgroup"
 	"navix.sh/agentbox/controller/embedded/runtime/launch"
+	"navix.sh/agentbox/controller/embedded/runtime/oci"
 )
 
 // DefaultCapabilities is what a container's root may have: what container runtimes grant, without raw sockets, device
@@ -69,9 +70,6 @@ func (p *pod) Start(ctx context.Context, c runtime.ContainerConfig) (err error) 
 	}
 	defer closeFiles(procs)
 	spec.CgroupFiles = len(procs)
-	if !p.runtime.cgroups.Has(cgroup.PIDs) && c.Limits.Processes > 0 {
-		spec.MaxProcesses = uint64(c.Limits.Processes)
-	}
 
 	var logs []*os.File
 	defer func() { closeFiles(logs) }()
@@ -127,6 +125,9 @@ func (p *pod) openMounts(spec *launch.Container) ([]int, error) {
 	all := []*launch.Mount{&spec.Root}
 	for i := range spec.Mounts {
 		all = append(all, &spec.Mounts[i])
+	}
+	for i := range spec.Volumes {
+		all = append(all, &spec.Volumes[i])
 	}
 	for _, m := range all {
 		if !m.NeedsRights() {
@@ -231,6 +232,9 @@ func (p *pod) describe(c runtime.ContainerConfig, dir string) (*launch.Container
 		UID: c.User.UID, GID: c.User.GID, Groups: c.User.Groups, KeepGroups: single,
 		OOMScoreAdj: oomScoreAdj,
 	}
+	if !p.runtime.cgroups.Has(cgroup.PIDs) && c.Limits.Processes > 0 {
+		spec.MaxProcesses = uint64(c.Limits.Processes)
+	}
 	if len(spec.Args) == 0 {
 		return nil, request, errors.New("no command is given, and the image has none")
 	}
@@ -241,7 +245,8 @@ func (p *pod) describe(c runtime.ContainerConfig, dir string) (*launch.Container
 	for _, path := range c.Root.Machine {
 		spec.Mounts = append(spec.Mounts, machineMount(path))
 	}
-	spec.Mounts = append(spec.Mounts, kernelMounts(single)...)
+	kernel := kernelMounts(single)
+	var volumes []launch.Mount
 	for _, m := range c.Mounts {
 		mount := launch.Mount{
 			Kind: launch.Bind, Source: m.Source, Target: m.Target, SubPath: m.SubPath, ReadOnly: m.ReadOnly, Exec: true,
@@ -252,9 +257,17 @@ func (p *pod) describe(c runtime.ContainerConfig, dir string) (*launch.Container
 		} else if mount.File, err = p.prepareSource(m); err != nil {
 			return nil, request, err
 		}
-		spec.Mounts = append(spec.Mounts, mount)
+		volumes = append(volumes, mount)
 	}
-	return spec, request, nil
+	if p.runtime.oci == nil {
+		spec.Mounts = slices.Concat(spec.Mounts, kernel, volumes)
+		return spec, request, nil
+	}
+	request.SingleID = nil // which is a matter of the configuration here
+	request.Runtime = p.runtime.oci.Launch()
+	spec.Volumes = volumes
+	spec.OCI, err = oci.Config(p.config.Hostname, spec, c.Capabilities, kernel)
+	return spec, request, err
 }
 
 // prepareSource makes a missing sub-path, writable for everyone as its volume is, and tells whether the source is a
@@ -342,7 +355,12 @@ func (p *pod) Exec(ctx context.Context, c runtime.ExecConfig) (int, []byte, erro
 	if spec.Capabilities, err = numbers(c.Capabilities); err != nil {
 		return 0, nil, err
 	}
-	if p.runtime.ids.Single() {
+	switch {
+	case p.runtime.oci != nil:
+		if spec.OCI, err = oci.Process(spec, c.Capabilities); err != nil {
+			return 0, nil, err
+		}
+	case p.runtime.ids.Single():
 		// The command joins the container from the Pod's user namespace, where the only user is 0.
 		spec.UID, spec.GID, spec.KeepGroups, spec.Capabilities = 0, 0, true, nil
 	}

@@ -1,5 +1,6 @@
 // Package namespaces is the built-in sandbox runtime: Linux namespaces, pivot_root, dropped capabilities, a seccomp
-// filter and control groups, with nothing to install, for root and for ordinary users.
+// filter and control groups, with nothing to install, for root and for ordinary users. In the same sandboxes it has an
+// OCI runtime start the containers, where one is asked for.
 package namespaces
 
 import (
@@ -16,6 +17,7 @@ import (
 
 	"navix.sh/agentbox/controller/embedded/runtime"
 	"navix.sh/agentbox/controller/embedded/runtime/cgroup"
+	"navix.sh/agentbox/controller/embedded/runtime/oci"
 )
 
 // Name is the runtime's name in runtimeClassName and --runtime.
@@ -48,9 +50,10 @@ type Runtime struct {
 	cgroups  *cgroup.Manager
 	ids      runtime.IDs
 	log      *slog.Logger
+	files    *sync.WaitGroup // deletions in the background
+	oci      *oci.Runtime    // starts the containers; nil for the built-in way
 	// copyRoots is set where overlays do not work: every container gets a copy of its image.
 	copyRoots bool
-	files     sync.WaitGroup // deletions in the background
 }
 
 var _ runtime.Runtime = (*Runtime)(nil)
@@ -73,7 +76,7 @@ func New(o Options) (*Runtime, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &Runtime{launcher: launcher, path: o.Launcher, name: o.Name, cgroups: cgroups, log: o.Logger}
+	r := &Runtime{launcher: launcher, path: o.Launcher, name: o.Name, cgroups: cgroups, log: o.Logger, files: &sync.WaitGroup{}}
 	r.ids = runtime.IDs{Base: os.Geteuid(), Size: 1}
 	if os.Geteuid() == 0 {
 		r.ids = runtime.IDs{Base: idBase, Size: idSize}
@@ -125,15 +128,31 @@ func raiseSharedLimits() error {
 	return nil
 }
 
+// With returns a runtime whose containers an OCI runtime starts. It shares everything else with r, and is closed with it.
+func (r *Runtime) With(o *oci.Runtime) *Runtime {
+	with := *r
+	with.oci = o
+	return &with
+}
+
 // Name implements runtime.Runtime.
-func (r *Runtime) Name() string { return Name }
+func (r *Runtime) Name() string {
+	if r.oci != nil {
+		return r.oci.Name
+	}
+	return Name
+}
 
 // IDs implements runtime.Runtime.
 func (r *Runtime) IDs() runtime.IDs { return r.ids }
 
 // Describe implements runtime.Runtime.
 func (r *Runtime) Describe() string {
-	text := "namespaces (built in): own user, process, mount, IPC, host-name, network and cgroup namespaces, no new privileges, few capabilities, seccomp filter"
+	text := "namespaces (built in)"
+	if r.oci != nil {
+		text = r.oci.Describe()
+	}
+	text += ": own user, process, mount, IPC, host-name, network and cgroup namespaces, no new privileges, few capabilities, seccomp filter"
 	if r.ids.Single() {
 		text += "; one user per sandbox"
 	}

@@ -108,9 +108,11 @@ func (r *Runtime) launch(c runtime.PodConfig, listener *os.File) (identity, erro
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: r.ids.Base, Size: r.ids.Size}},
 	}
 	files := "drop"
+	if r.ids.Single() || r.oci != nil {
+		files = "keep" // an ordinary user's launcher opens mounts by itself; an OCI runtime is executed from there
+	}
 	if r.ids.Single() {
 		attr.GidMappings[0].HostID = os.Getegid()
-		files = "keep" // only the sandbox's own process has the right to open mounts
 	} else {
 		attr.GidMappingsEnableSetgroups = true
 		attr.Credential = &syscall.Credential{}

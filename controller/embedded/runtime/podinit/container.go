@@ -24,11 +24,18 @@ const (
 
 const self = "/proc/self/exe"
 
+// The stages that start in namespaces of their own.
+const (
+	stageOfContainer = "container"
+	stageOfRuntime   = "runtime"
+)
+
 // stageEnv keeps the Go runtime of a stage, which lives for a millisecond, from starting more than it needs.
 var stageEnv = []string{"GOGC=off", "GOMAXPROCS=1"}
 
 type container struct {
-	process *os.Process
+	child   *child
+	runtime *launch.OCIRuntime // nil where the launcher itself started the container
 	state   launch.State
 }
 
@@ -47,20 +54,32 @@ func (s *server) start(r launch.Request, fds []int) error {
 	if err != nil {
 		return err
 	}
+	args, volumes := []string{self, stageOfContainer}, r.MemoryVolumes
+	if r.Runtime != nil {
+		args = runtimeArgs(r.Runtime, r.ID, "run", "--detach", "--pid-file="+stateFile(r.ID, pidFile), "--bundle="+launch.BundleDir, r.ID)
+		volumes = append(volumes, launch.MemoryVolume{Name: launch.StateVolume, Size: maxState})
+	}
 	s.starting.Lock()
-	err = s.ensureVolumes(r.MemoryVolumes)
+	err = s.ensureVolumes(volumes)
 	s.starting.Unlock()
 	if err != nil {
 		log.close()
 		return err
 	}
 
-	st, err := launchStage([]string{self, "container"}, r.SingleID, log, append([]int{fds[0]}, fds[3:]...))
+	if r.Runtime != nil {
+		s.children.expect()
+		defer s.children.expected()
+	}
+	st, err := s.launchStage(args, r.SingleID, log, append([]int{fds[0]}, fds[3:]...))
+	if err == nil && r.Runtime != nil {
+		err = s.detached(r, st)
+	}
 	if err != nil {
 		log.close()
 		return err
 	}
-	c := &container{process: st.process, state: launch.State{ID: r.ID, PID: st.process.Pid, Note: r.Note, Started: time.Now().UnixNano()}}
+	c := &container{child: st.child, runtime: r.Runtime, state: launch.State{ID: r.ID, PID: st.child.Pid, Note: r.Note, Started: time.Now().UnixNano()}}
 	s.mu.Lock()
 	s.containers[r.ID] = c
 	s.mu.Unlock()
@@ -69,8 +88,7 @@ func (s *server) start(r launch.Request, fds []int) error {
 }
 
 func (s *server) reap(c *container, log *logWriter, st *stage) {
-	// The process was made by this launcher and is waited for here only, so Wait cannot fail.
-	status, _ := c.process.Wait()
+	status := <-c.child.ended
 	// All processes of the PID namespace are dead now, so both pipes end.
 	st.drained.Wait()
 	log.close()
@@ -79,34 +97,38 @@ func (s *server) reap(c *container, log *logWriter, st *stage) {
 	state := c.state
 	s.mu.Unlock()
 	s.broadcast(state)
+	if c.runtime != nil {
+		s.forgetBundle(c)
+	}
 }
 
-func exited(state launch.State, status *os.ProcessState) launch.State {
+func exited(state launch.State, status syscall.WaitStatus) launch.State {
 	state.Exited = true
 	state.Ended = time.Now().UnixNano()
-	if ws, ok := status.Sys().(syscall.WaitStatus); ok {
-		if ws.Signaled() {
-			state.Signal = int(ws.Signal())
-			state.Code = 128 + state.Signal
-		} else {
-			state.Code = ws.ExitStatus()
-		}
+	if status.Signaled() {
+		state.Signal = int(status.Signal())
+		state.Code = 128 + state.Signal
+	} else {
+		state.Code = status.ExitStatus()
 	}
 	return state
 }
 
 // stage is a started stage. drained is done when both output pipes have ended.
 type stage struct {
-	process *os.Process
+	child   *child
 	pipes   [2]*os.File
 	drained sync.WaitGroup
 }
 
 // launchStage starts a stage of this binary in new namespaces and waits until it has become the program it was told
 // to run, or has failed. files[0] is the spec.
-func launchStage(args []string, single *launch.ID, log *logWriter, files []int) (*stage, error) {
+func (s *server) launchStage(args []string, single *launch.ID, log *logWriter, files []int) (*stage, error) {
 	attr := &syscall.SysProcAttr{Setsid: true}
-	if args[1] == "container" {
+	switch args[1] {
+	case stageOfRuntime:
+		attr.Cloneflags = unix.CLONE_NEWNS
+	case stageOfContainer:
 		attr.Cloneflags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC
 		if single != nil {
 			attr.Cloneflags |= unix.CLONE_NEWUSER
@@ -152,9 +174,9 @@ func launchStage(args []string, single *launch.ID, log *logWriter, files []int) 
 			pass = append(pass, f)
 		}
 	}
-	var process *os.Process
+	var started *child
 	if err == nil {
-		process, err = os.StartProcess(self, args, &os.ProcAttr{Env: stageEnv, Files: pass, Sys: attr})
+		started, err = s.children.start(self, args, &os.ProcAttr{Env: stageEnv, Files: pass, Sys: attr})
 	}
 	for _, f := range append(owned, statusW, outW, errW) {
 		f.Close()
@@ -164,7 +186,7 @@ func launchStage(args []string, single *launch.ID, log *logWriter, files []int) 
 		errR.Close()
 		return nil, fmt.Errorf("start a container process: %w", err)
 	}
-	st := &stage{process: process, pipes: [2]*os.File{outR, errR}}
+	st := &stage{child: started, pipes: [2]*os.File{outR, errR}}
 	st.drained.Go(func() { log.drain("stdout", outR) })
 	st.drained.Go(func() { log.drain("stderr", errR) })
 
@@ -172,8 +194,8 @@ func launchStage(args []string, single *launch.ID, log *logWriter, files []int) 
 	if len(problem) == 0 {
 		return st, nil
 	}
-	_ = process.Kill() // it exits by itself; this bounds the wait
-	_, _ = process.Wait()
+	_ = started.Kill() // it exits by itself; this bounds the wait
+	<-started.ended
 	st.drained.Wait()
 	return nil, stageError(string(problem))
 }
@@ -196,25 +218,25 @@ func (s *server) exec(r launch.Request, fds []int) (launch.State, error) {
 	}
 	defer log.close()
 	args := []string{self, "join", strconv.Itoa(c.state.PID)}
-	st, err := launchStage(args, nil, log, append([]int{fds[0]}, fds[3:]...))
+	kill := func() {}
+	if c.runtime != nil {
+		var name string
+		name, args, kill = s.runtimeExec(c)
+		defer removeStateFiles(name)
+	}
+	st, err := s.launchStage(args, nil, log, append([]int{fds[0]}, fds[3:]...))
 	if err != nil {
 		return launch.State{}, err
 	}
 	// The stage leads a process group, which everything it starts belongs to unless it leaves on purpose.
-	group := -st.process.Pid
-	timer := time.AfterFunc(time.Duration(r.Signal)*time.Second, func() { _ = syscall.Kill(group, syscall.SIGKILL) })
+	group := -st.child.Pid
+	timer := time.AfterFunc(time.Duration(r.Signal)*time.Second, func() {
+		kill()
+		_ = syscall.Kill(group, syscall.SIGKILL)
+	})
 	defer timer.Stop()
-	status, err := st.process.Wait()
-	if err != nil {
-		return launch.State{}, err
-	}
+	status := <-st.child.ended
 	_ = syscall.Kill(group, syscall.SIGKILL)
-	for {
-		// Whoever outlived the stage has become a child of this process.
-		if _, err := syscall.Wait4(group, nil, 0, nil); err != nil && !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
 	// A process that left the group may hold the pipes open; its output does not count any more.
 	cut := time.AfterFunc(time.Second, func() {
 		for _, pipe := range st.pipes {
@@ -223,7 +245,7 @@ func (s *server) exec(r launch.Request, fds []int) (launch.State, error) {
 	})
 	st.drained.Wait()
 	cut.Stop()
-	return exited(launch.State{ID: r.ID, PID: st.process.Pid}, status), nil
+	return exited(launch.State{ID: r.ID, PID: st.child.Pid}, status), nil
 }
 
 // A stage reports a failure as "<errno> <text>".

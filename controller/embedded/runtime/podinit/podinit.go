@@ -25,13 +25,18 @@ func Main(args []string) int {
 	switch args[1] {
 	case "pod":
 		return podMain(args[2:])
-	case "container":
+	case stageOfContainer:
 		runtime.LockOSThread()
 		return stageMain(stageContainer)
 	case "overlay":
 		if err := launch.TryOverlay(args[2], true); err != nil {
 			fmt.Print(err)
 		}
+		return 0
+	case stageOfRuntime:
+		runtime.LockOSThread()
+		return stageMain(func(c *launch.Container) error { return stageRuntime(c, args[2:]) })
+	case "true": // what an OCI runtime is tried with
 		return 0
 	case "exec":
 		runtime.LockOSThread()

@@ -6,28 +6,11 @@ import (
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"navix.sh/agentbox/controller/embedded/runtime/launch"
 )
 
-// refused are the system calls a container never needs and whose implementation has been a way out of containers,
-// or that act on the machine as a whole. They fail with EPERM, in the spirit of the default profiles of the field.
-var refused = append([]uint32{
-	unix.SYS_ACCT, unix.SYS_ADD_KEY, unix.SYS_BPF, unix.SYS_CLOCK_ADJTIME, unix.SYS_CLOCK_SETTIME,
-	unix.SYS_DELETE_MODULE, unix.SYS_FANOTIFY_INIT, unix.SYS_FINIT_MODULE, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT,
-	unix.SYS_FSOPEN, unix.SYS_FSPICK, unix.SYS_INIT_MODULE, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
-	unix.SYS_IO_URING_SETUP, unix.SYS_KCMP, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_KEXEC_LOAD, unix.SYS_KEYCTL,
-	unix.SYS_LOOKUP_DCOOKIE, unix.SYS_MOUNT, unix.SYS_MOUNT_SETATTR, unix.SYS_MOVE_MOUNT, unix.SYS_NFSSERVCTL,
-	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_OPEN_TREE, sysOpenTreeAttr, unix.SYS_PERF_EVENT_OPEN, unix.SYS_PIVOT_ROOT,
-	unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_REBOOT, unix.SYS_REQUEST_KEY, unix.SYS_SETNS,
-	unix.SYS_SETTIMEOFDAY, unix.SYS_SWAPOFF, unix.SYS_SWAPON, unix.SYS_SYSLOG, unix.SYS_UMOUNT2,
-	unix.SYS_USERFAULTFD, unix.SYS_VHANGUP,
-}, refusedHere...)
-
 const (
-	sysOpenTreeAttr = 467 // Linux 6.15, the same number on every architecture
-
-	newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
-		unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWTIME
-
 	// Offsets in struct seccomp_data; both architectures are little-endian.
 	offsetNr   = 0
 	offsetArch = 4
@@ -52,8 +35,8 @@ func filter() ([]bpf.RawInstruction, error) {
 		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32Bit, SkipTrue: 1},
 		absent,
 	}
-	for i, nr := range refused {
-		program = append(program, bpf.JumpIf{Cond: bpf.JumpEqual, Val: nr, SkipTrue: uint8(len(refused) - i)})
+	for i, call := range launch.Refused {
+		program = append(program, bpf.JumpIf{Cond: bpf.JumpEqual, Val: call.Number, SkipTrue: uint8(len(launch.Refused) - i)})
 	}
 	program = append(program, bpf.Jump{Skip: 1}, deny)
 	// The flags of clone3 lie in memory, out of a filter's sight: callers fall back to clone when it does not exist.
@@ -62,7 +45,7 @@ func filter() ([]bpf.RawInstruction, error) {
 		program = append(program,
 			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: nr, SkipTrue: 4},
 			bpf.LoadAbsolute{Off: offsetArg0, Size: 4},
-			bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: newNamespaces, SkipTrue: 1},
+			bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: launch.NewNamespaces, SkipTrue: 1},
 			deny,
 			bpf.RetConstant{Val: retAllow},
 		)

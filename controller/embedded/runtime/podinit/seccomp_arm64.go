@@ -7,5 +7,3 @@ const (
 	// x32Bit is above every call number: there is no second ABI here.
 	x32Bit = 0x40000000
 )
-
-var refusedHere []uint32

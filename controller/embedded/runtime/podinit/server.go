@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -21,10 +23,12 @@ type server struct {
 	// starting serialises the part of a start that shares the launcher's state (memory volumes).
 	starting sync.Mutex
 	volumes  map[string]bool
+	children *children
+	execs    atomic.Uint64
 }
 
 func newServer() *server {
-	return &server{conns: map[*launch.Conn]bool{}, containers: map[string]*container{}, volumes: map[string]bool{}}
+	return &server{conns: map[*launch.Conn]bool{}, containers: map[string]*container{}, volumes: map[string]bool{}, children: newChildren()}
 }
 
 func (s *server) accept(listener int) error {
@@ -151,15 +155,21 @@ func (s *server) forget(id string) {
 // signal reaches the first process of a container. SIGKILL to it ends the container's whole PID namespace.
 func (s *server) signal(id string, sig syscall.Signal) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	c := s.containers[id]
-	if c == nil {
+	ended := c != nil && c.state.Exited
+	s.mu.Unlock()
+	switch {
+	case c == nil:
 		return fmt.Errorf("no container %s: %w", id, unix.ESRCH)
-	}
-	if c.state.Exited {
+	case ended:
 		return nil
+	case c.runtime != nil && sig != syscall.SIGKILL:
+		return s.runtimeCommand(c.runtime, id, "kill", id, strconv.Itoa(int(sig)))
 	}
-	return c.process.Signal(sig)
+	if err := c.child.Signal(sig); !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
 }
 
 func (s *server) ensureVolumes(volumes []launch.MemoryVolume) error {

@@ -46,10 +46,8 @@ func stageContainer(c *launch.Container) error {
 		}
 	}
 	// First of all into the cgroups, so that everything that follows is accounted and limited.
-	for i := range c.CgroupFiles {
-		if _, err := unix.Write(filesFD+passed+i, []byte("0")); err != nil {
-			return fmt.Errorf("enter the container's cgroup: %w", err)
-		}
+	if err := enterCgroups(c, filesFD+passed); err != nil {
+		return err
 	}
 	c.CgroupFiles = 0
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
@@ -59,16 +57,7 @@ func stageContainer(c *launch.Container) error {
 	if err := attachAll(c, &next); err != nil {
 		return err
 	}
-	if err := unix.Chdir(rootDir); err != nil {
-		return err
-	}
-	if err := unix.PivotRoot(".", "."); err != nil {
-		return fmt.Errorf("enter the container's root: %w", err)
-	}
-	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("leave the launcher's root: %w", err)
-	}
-	if err := unix.Chdir("/"); err != nil {
+	if err := enterRoot(); err != nil {
 		return err
 	}
 	if err := hideKernelFiles(); err != nil {
@@ -81,6 +70,30 @@ func stageContainer(c *launch.Container) error {
 		}
 	}
 	return finish(c, false)
+}
+
+// enterCgroups moves this process by the files that start with first.
+func enterCgroups(c *launch.Container, first int) error {
+	for i := range c.CgroupFiles {
+		if _, err := unix.Write(first+i, []byte("0")); err != nil {
+			return fmt.Errorf("enter the container's cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+// enterRoot makes rootDir "/" and leaves the launcher's tree.
+func enterRoot() error {
+	if err := unix.Chdir(rootDir); err != nil {
+		return err
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("enter the container's root: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("leave the launcher's root: %w", err)
+	}
+	return unix.Chdir("/")
 }
 
 func attachAll(c *launch.Container, next *int) error {
@@ -144,17 +157,9 @@ func populateDev(root int) error {
 	return nil
 }
 
-var (
-	hidden = []string{
-		"/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats",
-		"/proc/sched_debug", "/proc/scsi", "/proc/kallsyms", "/sys/firmware", "/sys/devices/virtual/powercap",
-	}
-	readOnly = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
-)
-
 // hideKernelFiles covers what tells about the machine or could change it.
 func hideKernelFiles() error {
-	for _, p := range hidden {
+	for _, p := range launch.HiddenFiles {
 		var st unix.Stat_t
 		if err := unix.Lstat(p, &st); err != nil {
 			continue // this kernel does not have it
@@ -169,7 +174,7 @@ func hideKernelFiles() error {
 			return fmt.Errorf("hide %s: %w", p, err)
 		}
 	}
-	for _, p := range readOnly {
+	for _, p := range launch.ReadOnlyFiles {
 		if err := unix.Mount(p, p, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 			if errors.Is(err, unix.ENOENT) {
 				continue
@@ -189,10 +194,8 @@ func stageExec(c *launch.Container) error { return finish(c, true) }
 
 // finish gives up every right the container does not have and becomes its program.
 func finish(c *launch.Container, joined bool) error {
-	for i := range c.CgroupFiles {
-		if _, err := unix.Write(filesFD+i, []byte("0")); err != nil {
-			return fmt.Errorf("enter the container's cgroup: %w", err)
-		}
+	if err := enterCgroups(c, filesFD); err != nil {
+		return err
 	}
 	if err := enterCwd(c); err != nil {
 		return err
@@ -253,11 +256,13 @@ func enterCwd(c *launch.Container) error {
 	return nil
 }
 
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 func lookPath(name string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
 	}
-	search := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	search := defaultPath
 	for _, e := range env {
 		if v, ok := strings.CutPrefix(e, "PATH="); ok {
 			search = v

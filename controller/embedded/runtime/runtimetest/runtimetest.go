@@ -18,6 +18,7 @@ import (
 	"navix.sh/agentbox/controller/embedded/image"
 	"navix.sh/agentbox/controller/embedded/runtime"
 	"navix.sh/agentbox/controller/embedded/runtime/namespaces"
+	"navix.sh/agentbox/controller/embedded/runtime/oci"
 )
 
 // LauncherVariable names a launcher that is built already, for runs as a user who cannot build.
@@ -97,6 +98,29 @@ func New(t testing.TB) *Node {
 		t.Fatal(err)
 	}
 	return &Node{Runtime: r, Images: images, Dir: dir}
+}
+
+// Each runs a test with every runtime that there is. Those that the machine does not have, or that do not work on it,
+// are named as skipped.
+func Each(t *testing.T, test func(t *testing.T, n *Node)) {
+	t.Helper()
+	for _, name := range append([]string{namespaces.Name}, oci.Names...) {
+		t.Run(name, func(t *testing.T) {
+			n := New(t)
+			if name != namespaces.Name {
+				o, err := oci.Find(t.Context(), name)
+				if err != nil {
+					t.Skipf("%s: %v", name, err)
+				}
+				n.Runtime = n.Runtime.With(o)
+				if err := n.Runtime.Probe(t.Context(), filepath.Join(n.Dir, Random())); err != nil {
+					t.Skipf("%s does not work on this machine: %v", name, err)
+				}
+			}
+			t.Log(n.Runtime.Describe())
+			test(t, n)
+		})
+	}
 }
 
 // Random returns a short name that no other test uses.

@@ -1,0 +1,3 @@
+package launch
+
+var refusedHere []Syscall
