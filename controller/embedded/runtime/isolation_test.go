@@ -13,6 +13,7 @@ import (
 	"navix.sh/agentbox/controller/embedded/image"
 	"navix.sh/agentbox/controller/embedded/runtime"
 	"navix.sh/agentbox/controller/embedded/runtime/cgroup"
+	"navix.sh/agentbox/controller/embedded/runtime/namespaces"
 	"navix.sh/agentbox/controller/embedded/runtime/runtimetest"
 )
 
@@ -46,17 +47,19 @@ func TestSeesNoFilesOfTheMachine(t *testing.T) {
 			for f in `+marker+` /etc/shadow /etc/gshadow /etc/ssh /etc/sudoers /boot /run/docker.sock /var/run/docker.sock /var/log/* /var/spool/cron; do
 				test -e $f && echo $f
 			done
-			ls -A /root /home /tmp /srv /opt /mnt /var/tmp 2>/dev/null; ls /dev`)
-		want := "/home:\nuser\n"
-		if !strings.Contains(out, want) {
-			t.Errorf("%q lacks %q", out, want)
+			for d in /root /home /tmp /srv /opt /mnt /var/tmp; do
+				for f in $d/* $d/.[!.]*; do test -e $f && echo $f; done
+			done
+			cd /dev && for f in *; do echo $f; done`)
+		if !strings.Contains(out, "/home/user\n") {
+			t.Errorf("%q lacks /home/user", out)
 		}
 		for _, line := range strings.Split(out, "\n") {
-			if strings.HasPrefix(line, "/") && !strings.HasSuffix(line, ":") {
+			if strings.HasPrefix(line, "/") && line != "/home/user" {
 				t.Errorf("the sandbox sees %s", line)
 			}
 			for _, device := range []string{"mem", "kmem", "kvm", "sda", "vda", "loop", "fuse", "net", "port", "vsock"} {
-				if line == device {
+				if line == device && !(n.OwnKernel && device == "fuse") { // gVisor's own
 					t.Errorf("the sandbox has the device %s", line)
 				}
 			}
@@ -86,7 +89,14 @@ func TestRights(t *testing.T) {
 			}
 		}
 		const defaults = 0x405fb // the default set, as capabilities(7) numbers it
-		for _, set := range []string{"CapInh", "CapAmb", "CapPrm", "CapEff", "CapBnd"} {
+		sets := []string{"CapInh", "CapPrm", "CapEff", "CapBnd"}
+		if !n.OwnKernel { // gVisor's /proc does not tell of these
+			sets = append(sets, "CapAmb")
+			if status["NoNewPrivs"] != "1" {
+				t.Errorf("no_new_privs is %s", status["NoNewPrivs"])
+			}
+		}
+		for _, set := range sets {
 			have, err := strconv.ParseUint(status[set], 16, 64)
 			if err != nil {
 				t.Fatal(err)
@@ -99,8 +109,8 @@ func TestRights(t *testing.T) {
 				t.Errorf("%s is %x, more than %x", set, have, allowed)
 			}
 		}
-		if status["NoNewPrivs"] != "1" || status["Seccomp"] != "2" {
-			t.Errorf("no_new_privs is %s, seccomp %s", status["NoNewPrivs"], status["Seccomp"])
+		if status["Seccomp"] != "2" {
+			t.Errorf("seccomp is %s", status["Seccomp"])
 		}
 		if user != "root" && !strings.Contains(out, "\n1000\n1000") {
 			t.Errorf("the user is not 1000: %s", out)
@@ -150,10 +160,12 @@ func TestProbe(t *testing.T) {
 		tried := 0
 		for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
 			tried++
-			if strings.HasSuffix(line, " ok") {
+			name, answer, _ := strings.Cut(line, " ")
+			// In a kernel of its own a container may make a device that is no device, and set what nothing obeys.
+			if answer == "ok" && !(n.OwnKernel && (name == "mknod" || name == "sysctl")) || strings.HasPrefix(name, "connect") {
 				t.Errorf("allowed: %s", line)
 			}
-			if strings.HasPrefix(line, "clone3") && !strings.Contains(line, "not implemented") {
+			if name == "clone3" && !n.OwnKernel && !strings.Contains(answer, "not implemented") {
 				t.Errorf("callers of clone3 do not fall back: %s", line)
 			}
 		}
@@ -171,14 +183,14 @@ func testPodsAreApart(t *testing.T, n *runtimetest.Node) {
 	if err := first.Start(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := n.Run(t, second, n.Host(t, "root", "ls /tmp /dev/shm; cat /proc/net/unix | wc -l; ps ax | grep -c '[s]leep'"))
-	if want := "/dev/shm:\n\n/tmp:\n1\n0\n"; out != want {
+	out, _ := n.Run(t, second, n.Host(t, "root", "echo /tmp/* /dev/shm/*; cat /proc/net/unix | wc -l; ps ax | grep -c '[s]leep'"))
+	if want := "/tmp/* /dev/shm/*\n1\n0\n"; out != want {
 		t.Errorf("one Pod sees of another: %q, want %q", out, want)
 	}
 	// Nor do two containers of one Pod see each other's files and processes.
-	b := n.Host(t, "root", "ls /tmp /dev/shm; ps ax | grep -c '[s]leep'")
+	b := n.Host(t, "root", "echo /tmp/* /dev/shm/*; ps ax | grep -c '[s]leep'")
 	b.Name = "other"
-	if out, _ := n.Run(t, first, b); out != "/dev/shm:\n\n/tmp:\n0\n" {
+	if out, _ := n.Run(t, first, b); out != "/tmp/* /dev/shm/*\n0\n" {
 		t.Errorf("one container sees of another: %q", out)
 	}
 }
@@ -231,11 +243,15 @@ func testRootIsReadOnly(t *testing.T, n *runtimetest.Node) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	c := n.Host(t, "root", "touch /x /tmp/x /volume/x 2>/dev/null; ls -d /x /tmp/x /volume/x 2>/dev/null")
+	c := n.Host(t, "root", "for f in /x /tmp/x /volume/x; do touch $f 2>/dev/null && test -e $f && echo $f; done")
 	c.Root.ReadOnly = true
 	c.Mounts = []runtime.Mount{{Source: dir, Target: "/volume"}}
-	if out, _ := n.Run(t, n.Pod(t), c); out != "/volume/x\n" {
-		t.Errorf("written: %q", out)
+	want := "/volume/x\n"
+	if n.OwnKernel {
+		want = "/tmp/x\n" + want // gVisor puts memory on an empty /tmp
+	}
+	if out, _ := n.Run(t, n.Pod(t), c); out != want {
+		t.Errorf("written: %q, want %q", out, want)
 	}
 }
 
@@ -250,10 +266,10 @@ func testVolumeLinksStayInside(t *testing.T, n *runtimetest.Node) {
 	if err := os.Mkdir(filepath.Join(dir, "etc"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := n.Host(t, "root", "ls /part")
+	c := n.Host(t, "root", "cd /part && echo *")
 	c.Mounts = []runtime.Mount{{Source: dir, SubPath: "out/deep", Target: "/part"}}
 	out, state := n.Run(t, n.Pod(t), c)
-	if out != "" || state.Code != 0 {
+	if out != "*\n" || state.Code != 0 {
 		t.Errorf("through the link: %q, exit code %d", out, state.Code)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "etc", "deep")); err != nil {
@@ -273,20 +289,26 @@ func testStartErrors(t *testing.T, n *runtimetest.Node) {
 	p := n.Pod(t)
 	for name, test := range map[string]struct {
 		change func(*runtime.ContainerConfig)
-		says   string
+		says   string // by the built-in runtime
+		names  string // at least, by an OCI runtime
 	}{
-		"program": {func(c *runtime.ContainerConfig) { c.Args = []string{"absent"} }, "no such program in PATH"},
-		"path":    {func(c *runtime.ContainerConfig) { c.Args = []string{"/absent"} }, "no such file"},
-		"cwd":     {func(c *runtime.ContainerConfig) { c.Cwd = "/etc/passwd" }, "working directory"},
-		"volume":  {func(c *runtime.ContainerConfig) { c.Mounts = []runtime.Mount{{Source: "/absent", Target: "/x"}} }, "/x"},
-		"empty":   {func(c *runtime.ContainerConfig) { c.Args = nil }, "command"},
+		"program": {func(c *runtime.ContainerConfig) { c.Args = []string{"absent"} }, "no such program in PATH", "absent"},
+		"path":    {func(c *runtime.ContainerConfig) { c.Args = []string{"/absent"} }, "no such file", "/absent"},
+		"cwd":     {func(c *runtime.ContainerConfig) { c.Cwd = "/etc/passwd" }, "working directory", ""},
+		"volume":  {func(c *runtime.ContainerConfig) { c.Mounts = []runtime.Mount{{Source: "/absent", Target: "/x"}} }, "/x", "/x"},
+		"empty":   {func(c *runtime.ContainerConfig) { c.Args = nil }, "command", "command"},
 	} {
 		c := n.Host(t, "root", "true")
 		test.change(&c)
-		err := p.Start(t.Context(), c)
-		if err == nil || !strings.Contains(err.Error(), test.says) {
-			t.Errorf("%s: the error is %v, want one with %q", name, err, test.says)
+		want := test.says
+		if n.Runtime.Name() != namespaces.Name {
+			want = test.names
 		}
+		err := p.Start(t.Context(), c)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the error is %v, want one with %q", name, err, want)
+		}
+		t.Log(err)
 	}
 	states, err := p.Containers(t.Context())
 	if err != nil || len(states) > 0 {

@@ -266,7 +266,7 @@ func (p *pod) describe(c runtime.ContainerConfig, dir string) (*launch.Container
 	request.SingleID = nil // which is a matter of the configuration here
 	request.Runtime = p.runtime.oci.Launch()
 	spec.Volumes = volumes
-	spec.OCI, err = oci.Config(p.config.Hostname, spec, c.Capabilities, kernel)
+	spec.OCI, err = p.runtime.oci.Config(p.config.Hostname, spec, c.Capabilities, kernel)
 	return spec, request, err
 }
 

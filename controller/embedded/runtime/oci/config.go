@@ -17,7 +17,7 @@ const version = "1.0.2"
 
 // Config writes the config.json of a container. Its root and the sources of its volumes are prepared by the launcher;
 // capabilities are names without CAP_; kernel are the mounts that every container has.
-func Config(hostname string, c *launch.Container, capabilities []string, kernel []launch.Mount) (json.RawMessage, error) {
+func (r *Runtime) Config(hostname string, c *launch.Container, capabilities []string, kernel []launch.Mount) (json.RawMessage, error) {
 	config := specs.Spec{
 		Version:  version,
 		Hostname: hostname,
@@ -28,7 +28,7 @@ func Config(hostname string, c *launch.Container, capabilities []string, kernel 
 				{Type: specs.MountNamespace}, {Type: specs.PIDNamespace}, {Type: specs.IPCNamespace},
 				{Type: specs.UTSNamespace}, {Type: specs.CgroupNamespace},
 			},
-			Seccomp:       seccomp(),
+			Seccomp:       r.seccomp(),
 			MaskedPaths:   launch.HiddenFiles,
 			ReadonlyPaths: launch.ReadOnlyFiles,
 		},
@@ -105,7 +105,7 @@ func flags(m launch.Mount) []string {
 }
 
 // seccomp is the filter of the built-in runtime in the words of the specification.
-func seccomp() *specs.LinuxSeccomp {
+func (r *Runtime) seccomp() *specs.LinuxSeccomp {
 	absent := uint(unix.ENOSYS)
 	s := &specs.LinuxSeccomp{DefaultAction: specs.ActAllow}
 	refuse := func(name string, args ...specs.LinuxSeccompArg) {
@@ -114,8 +114,11 @@ func seccomp() *specs.LinuxSeccomp {
 	for _, call := range launch.Refused {
 		refuse(call.Name)
 	}
-	// The flags of clone3 lie in memory, out of a filter's sight: callers fall back to clone when it does not exist.
-	s.Syscalls = append(s.Syscalls, specs.LinuxSyscall{Names: []string{"clone3"}, Action: specs.ActErrno, ErrnoRet: &absent})
+	if !r.OwnKernel() {
+		// The flags of clone3 lie in memory, out of a filter's sight: callers fall back to clone when it does not exist.
+		// gVisor would answer EPERM, and they would not.
+		s.Syscalls = append(s.Syscalls, specs.LinuxSyscall{Names: []string{"clone3"}, Action: specs.ActErrno, ErrnoRet: &absent})
+	}
 	for bit := uint64(1); bit <= launch.NewNamespaces; bit <<= 1 {
 		if launch.NewNamespaces&bit != 0 {
 			for _, name := range []string{"clone", "unshare"} {

@@ -19,6 +19,9 @@ import (
 // maxState bounds, in bytes, what an OCI runtime keeps about the containers of a Pod.
 const maxState = 16 << 20
 
+// maxSaid bounds the messages of a runtime that an error repeats: the cause is among the first.
+const maxSaid = 4
+
 // The files of one call of an OCI runtime.
 const (
 	pidFile = "pid"
@@ -73,17 +76,17 @@ func runtimeError(r *launch.OCIRuntime, name string, status syscall.WaitStatus) 
 	if err == nil {
 		defer file.Close()
 	}
-	said := ""
-	for entries := json.NewDecoder(file); err == nil; {
+	var said []string
+	for entries := json.NewDecoder(file); err == nil && len(said) < maxSaid; {
 		var entry struct{ Level, Msg string }
-		if err = entries.Decode(&entry); err == nil && entry.Level != "debug" && entry.Level != "info" {
-			said = entry.Msg
+		if err = entries.Decode(&entry); err == nil && entry.Level == "error" && !slices.Contains(said, entry.Msg) {
+			said = append(said, entry.Msg)
 		}
 	}
-	if said == "" {
-		said = fmt.Sprintf("it ended with exit code %d", exited(launch.State{}, status).Code)
+	if len(said) == 0 {
+		said = append(said, fmt.Sprintf("it ended with exit code %d", exited(launch.State{}, status).Code))
 	}
-	return fmt.Errorf("%s: %s", path.Base(r.Program), said)
+	return fmt.Errorf("%s: %s", path.Base(r.Program), strings.Join(said, "; "))
 }
 
 // runtimeCommand calls the runtime about a container and waits for it.

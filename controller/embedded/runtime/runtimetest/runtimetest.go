@@ -82,6 +82,8 @@ type Node struct {
 	Runtime *namespaces.Runtime
 	Images  *image.Store
 	Dir     string
+	// OwnKernel says that a container's system calls do not reach the machine's kernel.
+	OwnKernel bool
 }
 
 // New starts a runtime in a temporary directory. Everything is removed when the test ends.
@@ -112,7 +114,7 @@ func Each(t *testing.T, test func(t *testing.T, n *Node)) {
 				if err != nil {
 					t.Skipf("%s: %v", name, err)
 				}
-				n.Runtime = n.Runtime.With(o)
+				n.Runtime, n.OwnKernel = n.Runtime.With(o), o.OwnKernel()
 				if err := n.Runtime.Probe(t.Context(), filepath.Join(n.Dir, Random())); err != nil {
 					t.Skipf("%s does not work on this machine: %v", name, err)
 				}
