@@ -39,7 +39,7 @@ type Options struct {
 	DataDir string
 	// BinDir holds envd and sandbox-init.
 	BinDir string
-	// Runtime is "auto" or the name of a runtime.
+	// Runtime runs the Pods that name none: "auto" for the built-in one, or a runtime's name.
 	Runtime string
 	Logger  *slog.Logger
 }
@@ -50,7 +50,10 @@ type Agent struct {
 	client  kubernetes.Interface
 	node    string
 	dir     string
-	runtime *namespaces.Runtime
+	runtime *namespaces.Runtime // the built-in one, which knows what holds for all
+	// runtimes are all that there are; standard is the one of Pods that name none.
+	runtimes *runtimes
+	standard *namespaces.Runtime
 	images  *image.Store
 	network *network.Network
 	probes  *prober
@@ -71,8 +74,8 @@ func Start(ctx context.Context, o Options) (_ *Agent, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Runtime != "" && o.Runtime != "auto" && o.Runtime != namespaces.Name {
-		return nil, fmt.Errorf("the sandbox runtime %q is not supported on this node; use auto or %s", o.Runtime, namespaces.Name)
+	if o.Runtime == "" || o.Runtime == "auto" {
+		o.Runtime = namespaces.Name
 	}
 	dir, err := filepath.Abs(o.DataDir)
 	if err != nil {
@@ -102,6 +105,10 @@ func Start(ctx context.Context, o Options) (_ *Agent, err error) {
 	if a.runtime, err = namespaces.New(namespaces.Options{
 		Launcher: filepath.Join(o.BinDir, "sandbox-init"), Name: groupName(dir), Dir: dir, Logger: o.Logger,
 	}); err != nil {
+		return nil, err
+	}
+	a.runtimes = &runtimes{builtIn: a.runtime, dir: dir, tried: map[string]trial{}}
+	if a.standard, err = a.runtimes.get(ctx, o.Runtime); err != nil {
 		return nil, err
 	}
 	if a.images, err = image.NewStore(filepath.Join(dir, "images"), a.runtime.IDs(), filepath.Join(o.BinDir, "envd")); err != nil {
@@ -137,7 +144,7 @@ func protobufConfig(c *rest.Config) *rest.Config {
 }
 
 // Describe says in one line which runtime isolates the sandboxes, and what it isolates.
-func (a *Agent) Describe() string { return a.runtime.Describe() + "; " + a.network.Describe() }
+func (a *Agent) Describe() string { return a.standard.Describe() + "; " + a.network.Describe() }
 
 // watch follows the Pods of the node and starts a worker for each.
 func (a *Agent) watch(ctx context.Context) error {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,12 +22,15 @@ import (
 )
 
 // TestAgent runs everything that one agent can show on one API server.
-func TestAgent(t *testing.T) {
-	b := newBed(t)
+func TestAgent(t *testing.T) { eachRuntime(t, testAgent) }
+
+func testAgent(t *testing.T, runtime string) {
+	b := newBed(t, runtime)
 	for name, test := range map[string]func(*testing.T, *bed){
 		"Node": testNode, "Runs": testRuns, "Environment": testEnvironment, "Volumes": testVolumes, "Init": testInit,
 		"Reset": testReset, "Swap": testSwap, "Crash": testCrash, "OutOfMemory": testOutOfMemory, "Errors": testErrors,
 		"Delete": testDelete, "Claims": testClaims, "RunToEnd": testRunToEnd, "Probes": testProbes, "Logs": testLogs,
+		"RuntimeClass": testRuntimeClass,
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := *b
@@ -120,12 +124,12 @@ func testVolumes(t *testing.T, b *bed) {
 	pod := b.await("volumes", "ready", ready)
 	got := b.shell(pod.Status.PodIP, `
 		echo 1 > /part/f && cat /disk/x/y/f
-		stat -f -c %T /memory; head -c 2000000 /dev/zero 2>/dev/null > /memory/big || echo full
-		cat /etc/secret/deep/a; ls /etc/secret; stat -L -c %a /etc/secret/deep/a
+		head -c 2000000 /dev/zero 2>/dev/null > /memory/big || echo full
+		cat /etc/secret/deep/a; cd /etc/secret; echo *; find deep/a -printf '%m\n'
 		touch /etc/secret/x 2>/dev/null || echo read-only
 		touch /mnt/agentbox/x 2>/dev/null || echo read-only
 		touch /usr/x 2>/dev/null || echo read-only`)
-	if want := "1\ntmpfs\nfull\n1deep\n400\nread-only\nread-only\nread-only\n"; got != want {
+	if want := "1\nfull\n1deep\n400\nread-only\nread-only\nread-only\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -187,7 +191,7 @@ func testReset(t *testing.T, b *bed) {
 		t.Errorf("a reset counts as a crash or changes the address: %+v", after.Status)
 	}
 	got := b.shell(after.Status.PodIP, `find `+places+` -name 'trace-of-a-tenant' -o -name pipe -o -name root -maxdepth 1 2>/dev/null
-		ps ax | grep -c '[s]leep 12345'; ipcs -m | grep -c 0x; stat -c %a /home/user; cat /disk/prepared`)
+		ps ax | grep -c '[s]leep 12345'; ipcs -m | grep -c 0x; find /home/user -maxdepth 0 -printf '%m\n'; cat /disk/prepared`)
 	if want := "/root\n0\n0\n755\nprepared\n"; got != want {
 		t.Errorf("after the reset the Pod shows %q, want %q", got, want)
 	}
@@ -319,7 +323,7 @@ func testErrors(t *testing.T, b *bed) {
 		"no-volume":  {func(p *corev1.Pod) { p.Spec.Volumes[0].Image.Reference = "127.0.0.1:1/no/image" }, "ErrImagePull", "refused"},
 		"no-program": {func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"/no/such"} }, "RunContainerError", "/no/such"},
 		"privileged": {func(p *corev1.Pod) { yes := true; p.Spec.Containers[0].SecurityContext.Privileged = &yes }, "CreateContainerConfigError", "privileged"},
-		"runtime":    {func(p *corev1.Pod) { s := "kata-fc"; p.Spec.RuntimeClassName = &s }, "CreateContainerConfigError", "kata-fc"},
+		"runtime":    {func(p *corev1.Pod) { s := "kata-fc"; p.Spec.RuntimeClassName = &s }, "CreatePodSandboxError", "kata-fc"},
 		"host-path": {func(p *corev1.Pod) {
 			p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}
 		}, "CreateContainerConfigError", "hostPath"},
@@ -342,6 +346,28 @@ func testErrors(t *testing.T, b *bed) {
 			t.Errorf("%s: the phase is %s", name, pod.Status.Phase)
 		}
 	}
+	waitFor(t, "an event tells of the runtime that is not there", func() bool {
+		list, err := b.client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
+			return e.InvolvedObject.Name == "runtime" && e.Reason == "FailedCreatePodSandBox" && strings.Contains(e.Message, "kata-fc")
+		})
+	})
+}
+
+// testRuntimeClass runs a Pod with each runtime on one node.
+func testRuntimeClass(t *testing.T, b *bed) {
+	eachRuntime(t, func(t *testing.T, runtime string) {
+		p := serverPod("class-" + runtime)
+		p.Spec.RuntimeClassName = &runtime
+		b.create(p)
+		pod := b.await(p.Name, "ready", ready)
+		if got := b.shell(pod.Status.PodIP, "hostname"); got != p.Name+"\n" {
+			t.Errorf("the host name is %q", got)
+		}
+	})
 }
 
 func testDelete(t *testing.T, b *bed) {

@@ -20,9 +20,6 @@ const maxProcesses = 2048
 func unsupported(pod *corev1.Pod) (reason, message string) {
 	const configError = "CreateContainerConfigError"
 	spec := &pod.Spec
-	if c := spec.RuntimeClassName; c != nil && *c != "" && *c != namespaces.Name {
-		return configError, fmt.Sprintf("runtimeClassName %q: this node has no such runtime; leave the field out, or use %q", *c, namespaces.Name)
-	}
 	if spec.HostNetwork || spec.HostPID || spec.HostIPC {
 		return configError, "hostNetwork, hostPID and hostIPC are refused on this node: sandboxes share nothing with the machine"
 	}

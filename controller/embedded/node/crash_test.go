@@ -21,7 +21,7 @@ import (
 	"navix.sh/agentbox/controller/embedded/image"
 )
 
-// agentVariable makes the test binary an agent: "<kubeconfig> <data directory> <folder of the binaries>".
+// agentVariable makes the test binary an agent: "<kubeconfig> <data directory> <folder of the binaries> <runtime>".
 const agentVariable = "AGENTBOX_TEST_AGENT"
 
 // agentMain is a node agent in a process of its own, which a test kills.
@@ -29,7 +29,7 @@ func agentMain(args string) int {
 	f := strings.Split(args, "\n")
 	config, err := clientcmd.BuildConfigFromFlags("", f[0])
 	if err == nil {
-		_, err = Start(context.Background(), Options{Config: config, NodeName: apiserver.NodeName, DataDir: f[1], BinDir: f[2]})
+		_, err = Start(context.Background(), Options{Config: config, NodeName: apiserver.NodeName, DataDir: f[1], BinDir: f[2], Runtime: f[3]})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -41,10 +41,10 @@ func agentMain(args string) int {
 }
 
 // startAgent starts an agent in a process of its own.
-func startAgent(t *testing.T, api *apiserver.Server, dir string) *exec.Cmd {
+func startAgent(t *testing.T, api *apiserver.Server, b *bed) *exec.Cmd {
 	t.Helper()
 	child := exec.Command(os.Args[0])
-	child.Env = append(os.Environ(), agentVariable+"="+strings.Join([]string{api.Kubeconfig, dir, bin(t)}, "\n"))
+	child.Env = append(os.Environ(), agentVariable+"="+strings.Join([]string{api.Kubeconfig, b.dir, bin(t), b.runtime}, "\n"))
 	child.Stderr = os.Stderr
 	stdin, err := child.StdinPipe()
 	if err != nil {
@@ -74,18 +74,20 @@ func killAgent(t *testing.T, child *exec.Cmd) {
 
 // TestKilledAgent shows that an agent that is killed leaves its Pods running, and that the next one takes them over,
 // ends what was deleted meanwhile, and starts what has ended.
-func TestKilledAgent(t *testing.T) {
+func TestKilledAgent(t *testing.T) { eachRuntime(t, testKilledAgent) }
+
+func testKilledAgent(t *testing.T, runtime string) {
 	api, err := apiserver.Start(t.Context(), apiserver.Options{DataDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(api.Stop)
-	b := &bed{t: t, config: api.Config, dir: t.TempDir()}
+	b := &bed{t: t, config: api.Config, dir: t.TempDir(), runtime: runtime}
 	if b.client, err = kubernetes.NewForConfig(b.config); err != nil {
 		t.Fatal(err)
 	}
 
-	child := startAgent(t, api, b.dir)
+	child := startAgent(t, api, b)
 	volume := corev1.Volume{Name: "disk", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 	before := map[string]*corev1.Pod{}
 	for _, name := range []string{"stays", "deleted", "dies"} {
@@ -157,7 +159,7 @@ func TestKilledInReset(t *testing.T) {
 	if b.client, err = kubernetes.NewForConfig(b.config); err != nil {
 		t.Fatal(err)
 	}
-	child := startAgent(t, api, b.dir)
+	child := startAgent(t, api, b)
 	p := serverPod("reset")
 	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "disk", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "disk", MountPath: "/disk"})
@@ -197,7 +199,7 @@ func TestKilledInReset(t *testing.T) {
 		killAgent(t, child)
 		watcher.Close()
 
-		child = startAgent(t, api, b.dir)
+		child = startAgent(t, api, b)
 		p = b.await("reset", "reset after "+id, func(p *corev1.Pod) bool { return resetDone(p, id) && ready(p) })
 		if p.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("killed when %s: the reset counts as a crash: %+v", id, p.Status)

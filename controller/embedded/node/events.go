@@ -37,7 +37,11 @@ func (w *worker) tell(before, after *corev1.PodStatus) {
 			}
 		}
 		if s := now.State.Waiting; s != nil && s.Message != "" && (old.State.Waiting == nil || old.State.Waiting.Reason != s.Reason) {
-			w.agent.events.Eventf(w.pod, corev1.EventTypeWarning, s.Reason, "container %s: %s", now.Name, s.Message)
+			reason := s.Reason
+			if reason == reasonSandbox {
+				reason = "FailedCreatePodSandBox" // as a kubelet has it
+			}
+			w.agent.events.Eventf(w.pod, corev1.EventTypeWarning, reason, "container %s: %s", now.Name, s.Message)
 		}
 		end := now.State.Terminated
 		if end == nil && now.RestartCount > old.RestartCount {

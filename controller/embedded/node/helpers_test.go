@@ -27,6 +27,8 @@ import (
 	"navix.sh/agentbox/controller/embedded/apiserver"
 	"navix.sh/agentbox/controller/embedded/apiserver/apiservertest"
 	"navix.sh/agentbox/controller/embedded/image"
+	"navix.sh/agentbox/controller/embedded/runtime/namespaces"
+	"navix.sh/agentbox/controller/embedded/runtime/oci"
 	"navix.sh/agentbox/controller/embedded/runtime/runtimetest"
 )
 
@@ -91,11 +93,27 @@ type bed struct {
 	client kubernetes.Interface
 	agent  *Agent
 	dir    string
+	// runtime is the standard one of the node.
+	runtime string
 }
 
-func newBed(t testing.TB) *bed {
+// eachRuntime runs a test with every runtime that there is, and names as skipped those that the machine does not have.
+func eachRuntime(t *testing.T, test func(t *testing.T, runtime string)) {
+	for _, name := range append([]string{namespaces.Name}, oci.Names...) {
+		t.Run(name, func(t *testing.T) {
+			if name != namespaces.Name {
+				if _, err := oci.Find(t.Context(), name); err != nil {
+					t.Skipf("%s: %v", name, err)
+				}
+			}
+			test(t, name)
+		})
+	}
+}
+
+func newBed(t testing.TB, runtime string) *bed {
 	t.Helper()
-	b := &bed{t: t, config: apiservertest.StartForTest(t), dir: t.TempDir()}
+	b := &bed{t: t, config: apiservertest.StartForTest(t), dir: t.TempDir(), runtime: runtime}
 	var err error
 	if b.client, err = kubernetes.NewForConfig(b.config); err != nil {
 		t.Fatal(err)
@@ -115,7 +133,7 @@ func newBed(t testing.TB) *bed {
 func (b *bed) start() {
 	b.t.Helper()
 	log := slog.New(slog.NewTextHandler(testWriter{b.t}, nil))
-	a, err := Start(b.t.Context(), Options{Config: b.config, NodeName: apiserver.NodeName, DataDir: b.dir, BinDir: bin(b.t), Logger: log})
+	a, err := Start(b.t.Context(), Options{Config: b.config, NodeName: apiserver.NodeName, DataDir: b.dir, BinDir: bin(b.t), Runtime: b.runtime, Logger: log})
 	if err != nil {
 		b.t.Fatal(err)
 	}

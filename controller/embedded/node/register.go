@@ -81,7 +81,7 @@ func (a *Agent) fillStatus(node *corev1.Node) {
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: a.node}}
 	node.Status.NodeInfo.OperatingSystem = "linux"
 	node.Status.NodeInfo.Architecture = goruntime.GOARCH
-	node.Status.NodeInfo.ContainerRuntimeVersion = "agentbox://" + a.runtime.Name()
+	node.Status.NodeInfo.ContainerRuntimeVersion = "agentbox://" + a.standard.Name()
 	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		node.Status.NodeInfo.KernelVersion = strings.TrimSpace(string(release))
 	}

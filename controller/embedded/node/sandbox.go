@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,6 +63,14 @@ func lostTermination(id string, started metav1.Time) *corev1.ContainerStateTermi
 }
 
 func (w *worker) startSandbox(ctx context.Context) error {
+	w.state.Runtime = w.agent.standard.Name()
+	if c := w.pod.Spec.RuntimeClassName; c != nil && *c != "" {
+		w.state.Runtime = *c
+	}
+	r, err := w.agent.runtimes.get(ctx, w.state.Runtime)
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(w.dir, 0o700); err != nil {
 		return err
 	}
@@ -77,7 +86,7 @@ func (w *worker) startSandbox(ctx context.Context) error {
 		return err
 	}
 	config := w.sandboxConfig()
-	p, err := w.agent.runtime.StartPod(ctx, config)
+	p, err := r.StartPod(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -239,7 +248,11 @@ func (w *worker) adopt(ctx context.Context) error {
 		return errNoRecord
 	}
 	w.state = state
-	p, err := w.agent.runtime.AdoptPod(ctx, w.sandboxConfig())
+	r, err := w.agent.runtimes.get(ctx, cmp.Or(state.Runtime, namespaces.Name))
+	if err != nil {
+		return err
+	}
+	p, err := r.AdoptPod(ctx, w.sandboxConfig())
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ type podState struct {
 	Name      string    `json:"name"`
 	IP        string    `json:"ip"`
 	Network   bool      `json:"network"`
+	Runtime   string    `json:"runtime,omitempty"` // of the sandbox
 	Started   time.Time `json:"started"`
 	ResetDone string    `json:"resetDone,omitempty"`
 	// VolumeImages are the IDs of the images that volumes of the sandbox show.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"sync"
 	"time"
@@ -137,7 +138,12 @@ const (
 	idlePass = time.Hour
 	// retryPass is when something that failed for a reason outside of the Pod is tried again.
 	retryPass = 500 * time.Millisecond
+	// runtimePass is when a Pod asks again for a runtime that the node cannot use: somebody may install it.
+	runtimePass = 10 * time.Second
 )
+
+// reasonSandbox is why containers wait for a sandbox that does not start.
+const reasonSandbox = "CreatePodSandboxError"
 
 // pass brings the Pod one step further. It returns when the next pass is due, and whether the Pod has gone.
 func (w *worker) pass(ctx context.Context) (next time.Duration, done bool) {
@@ -187,7 +193,10 @@ func (w *worker) sync(ctx context.Context, eviction string) time.Duration {
 		w.retract(ctx)
 		if err := w.startSandbox(ctx); err != nil {
 			w.log().Error("a Pod's sandbox does not start", "error", err)
-			w.waitAll("CreatePodSandboxError", err.Error())
+			w.waitAll(reasonSandbox, err.Error())
+			if unusable := (*runtimeError)(nil); errors.As(err, &unusable) {
+				return runtimePass
+			}
 			return retryPass
 		}
 	}
