@@ -16,8 +16,10 @@ func settle() error {
 	syscall.Umask(0o022)
 	// One envd idles in every sandbox; it collects earlier than a busy server would.
 	debug.SetGCPercent(50)
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("cannot become the parent of orphans: %w", err)
+	if os.Getpid() != 1 { // who is that anyway, and under gVisor nobody else can be
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("cannot become the parent of orphans: %w", err)
+		}
 	}
 	forgetEnvironment()
 	// Code that runs as the same user must not read envd's memory: the tokens are there.

@@ -250,10 +250,18 @@ func killSandbox(b *testing.B, p *testplatform.Platform, id string) {
 	}
 }
 
-// runEcho runs a command as the SDK does (Connect protocol, JSON) and returns at its first output.
 func runEcho(b *testing.B, p *testplatform.Platform, sb benchSandbox) {
 	b.Helper()
-	message := []byte(`{"process":{"cmd":"/bin/sh","args":["-c","echo hello"]},"stdin":false}`)
+	runShell(b, p, sb, "echo hello", "hello\n")
+}
+
+// runShell runs a script as the SDK does (Connect protocol, JSON) and returns at its first output, which is output.
+func runShell(b testing.TB, p *testplatform.Platform, sb benchSandbox, script, output string) {
+	b.Helper()
+	message, err := json.Marshal(map[string]any{"process": map[string]any{"cmd": "/bin/sh", "args": []string{"-c", script}}, "stdin": false})
+	if err != nil {
+		b.Fatal(err)
+	}
 	body := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message)))
 	req, err := http.NewRequest(http.MethodPost, p.Endpoint()+"/process.Process/Start", bytes.NewReader(append(body, message...)))
 	if err != nil {
@@ -270,11 +278,11 @@ func runEcho(b *testing.B, p *testplatform.Platform, sb benchSandbox) {
 		b.Fatal(err)
 	}
 	defer resp.Body.Close()
-	want := base64.StdEncoding.EncodeToString([]byte("hello\n"))
+	want := base64.StdEncoding.EncodeToString([]byte(output))
 	var header [5]byte
 	for {
 		if _, err := io.ReadFull(resp.Body, header[:]); err != nil {
-			b.Fatalf("the command ended without output: %v (status %d)", err, resp.StatusCode)
+			b.Fatalf("the command ended without the output %q: %v (status %d)", output, err, resp.StatusCode)
 		}
 		frame := make([]byte, binary.BigEndian.Uint32(header[1:]))
 		if _, err := io.ReadFull(resp.Body, frame); err != nil {

@@ -74,9 +74,6 @@ func process(c *launch.Container, capabilities []string) *specs.Process {
 		Capabilities:    &specs.LinuxCapabilities{},
 		Rlimits:         []specs.POSIXRlimit{{Type: "RLIMIT_CORE"}},
 	}
-	if c.OOMScoreAdj != 0 {
-		p.OOMScoreAdj = &c.OOMScoreAdj
-	}
 	if c.MaxProcesses > 0 {
 		p.Rlimits = append(p.Rlimits, specs.POSIXRlimit{Type: "RLIMIT_NPROC", Hard: c.MaxProcesses, Soft: c.MaxProcesses})
 	}

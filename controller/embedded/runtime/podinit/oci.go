@@ -183,6 +183,8 @@ func stageRuntime(c *launch.Container, command []string) error {
 			return fmt.Errorf("mount %s on %s: %w", m.Kind, m.Target, err)
 		}
 	}
+	// Inherited by all that the runtime starts, even where the container ends before the runtime could set it.
+	adjustOOMScore(c)
 	if err := os.WriteFile(bundleFile, c.OCI, 0o600); err != nil {
 		return err
 	}

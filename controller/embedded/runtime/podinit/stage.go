@@ -200,10 +200,7 @@ func finish(c *launch.Container, joined bool) error {
 	if err := enterCwd(c); err != nil {
 		return err
 	}
-	if c.OOMScoreAdj != 0 {
-		// Lowering is not allowed everywhere; then the inherited score stays.
-		_ = os.WriteFile("/proc/self/oom_score_adj", []byte(fmt.Sprint(c.OOMScoreAdj)), 0)
-	}
+	adjustOOMScore(c)
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("switch core dumps off: %w", err)
 	}
@@ -235,6 +232,13 @@ func finish(c *launch.Container, joined bool) error {
 		return fmt.Errorf("exec %q: %w", program, err)
 	}
 	return nil
+}
+
+func adjustOOMScore(c *launch.Container) {
+	if c.OOMScoreAdj != 0 {
+		// Lowering is not allowed everywhere; then the inherited score stays.
+		_ = os.WriteFile("/proc/self/oom_score_adj", []byte(fmt.Sprint(c.OOMScoreAdj)), 0)
+	}
 }
 
 // enterCwd makes a missing working directory, as container runtimes do.
