@@ -54,10 +54,10 @@ type Agent struct {
 	// runtimes are all that there are; standard is the one of Pods that name none.
 	runtimes *runtimes
 	standard *namespaces.Runtime
-	images  *image.Store
-	network *network.Network
-	probes  *prober
-	events  *events
+	images   *image.Store
+	network  *network.Network
+	probes   *prober
+	events   *events
 
 	life   context.Context
 	cancel context.CancelFunc

@@ -25,7 +25,7 @@ import (
 func TestAgent(t *testing.T) { eachRuntime(t, testAgent) }
 
 func testAgent(t *testing.T, runtime string) {
-	b := newBed(t, runtime)
+	b := newBedOn(t, runtime)
 	for name, test := range map[string]func(*testing.T, *bed){
 		"Node": testNode, "Runs": testRuns, "Environment": testEnvironment, "Volumes": testVolumes, "Init": testInit,
 		"Reset": testReset, "Swap": testSwap, "Crash": testCrash, "OutOfMemory": testOutOfMemory, "Errors": testErrors,

@@ -17,7 +17,7 @@ import (
 // BenchmarkReset resets used Pods one after the other, and eight at a time; each reset ends when the Pod is ready
 // again and the API says so. The agent's part of the processor time contains the API server's.
 func BenchmarkReset(b *testing.B) {
-	bed := newBed(b, "auto")
+	bed := newBed(b)
 	const pods = 8
 	w, err := bed.client.CoreV1().Pods("default").Watch(b.Context(), metav1.ListOptions{})
 	if err != nil {

@@ -111,7 +111,12 @@ func eachRuntime(t *testing.T, test func(t *testing.T, runtime string)) {
 	}
 }
 
-func newBed(t testing.TB, runtime string) *bed {
+func newBed(t testing.TB) *bed {
+	t.Helper()
+	return newBedOn(t, namespaces.Name)
+}
+
+func newBedOn(t testing.TB, runtime string) *bed {
 	t.Helper()
 	b := &bed{t: t, config: apiservertest.StartForTest(t), dir: t.TempDir(), runtime: runtime}
 	var err error

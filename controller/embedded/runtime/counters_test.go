@@ -29,6 +29,9 @@ func TestCountersAreApart(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	asBoth(t, func(t *testing.T, n *runtimetest.Node, user string) {
+		if n.OwnKernel {
+			t.Skip("a kernel of its own counts for this sandbox alone")
+		}
 		var first [2]int
 		for i := range 3 {
 			p := n.Pod(t)
