@@ -55,7 +55,7 @@ func (s *Settings) table() []setting {
 		row("cluster-name", "AGENTBOX_CLUSTER_NAME", "name shown for this cluster; the id when empty", &s.ClusterName, ""),
 		row("domain", "AGENTBOX_DOMAIN", "serve sandboxes also as <port>-<id>.<domain>, and the E2B API as api.<domain>", &s.Domain, ""),
 		row("public-url", "AGENTBOX_PUBLIC_URL", "address that clients use, when it is not the one of the request", &s.PublicURL, ""),
-		row("runtime", "AGENTBOX_RUNTIME", "embedded only: auto, namespaces, or an OCI runtime on the PATH", &s.Runtime, "auto"),
+		row("runtime", "AGENTBOX_RUNTIME", "embedded only: auto, namespaces, or an OCI runtime on the PATH: runsc, runc, crun", &s.Runtime, "auto"),
 		row("namespace", "AGENTBOX_NAMESPACE", "namespace of the platform's own objects", &s.Namespace, "agentbox-system"),
 		row("catalogue", "AGENTBOX_CATALOGUE", "YAML file with instance types, quotas and feature gates", &s.Catalogue, ""),
 		row("tls-cert", "AGENTBOX_TLS_CERT", "certificate file; serve TLS", &s.TLSCert, ""),

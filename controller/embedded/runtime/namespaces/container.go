@@ -263,7 +263,6 @@ func (p *pod) describe(c runtime.ContainerConfig, dir string) (*launch.Container
 		spec.Mounts = slices.Concat(spec.Mounts, kernel, volumes)
 		return spec, request, nil
 	}
-	request.SingleID = nil // which is a matter of the configuration here
 	request.Runtime = p.runtime.oci.Launch()
 	spec.Volumes = volumes
 	spec.OCI, err = p.runtime.oci.Config(p.config.Hostname, spec, c.Capabilities, kernel)

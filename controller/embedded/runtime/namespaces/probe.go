@@ -10,18 +10,19 @@ import (
 	"navix.sh/agentbox/controller/embedded/runtime"
 )
 
-// Probe runs a program that does nothing in a sandbox of its own, and says why that is not possible on this machine.
+// Probe runs a program that does nothing with an OCI runtime, and says why that is not possible on this machine.
 // dir must not exist; it is deleted.
 func (r *Runtime) Probe(ctx context.Context, dir string) (err error) {
+	if r.ids.Single() {
+		return errors.New("OCI runtimes need the several users of a sandbox that only root can give it: start the controller as root")
+	}
 	tree := filepath.Join(dir, "tree")
 	if err := os.MkdirAll(tree, 0o755); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, RemoveTree(dir)) }()
-	if !r.ids.Single() {
-		if err := os.Lchown(tree, r.ids.Base, r.ids.Base); err != nil {
-			return err
-		}
+	if err := os.Lchown(tree, r.ids.Base, r.ids.Base); err != nil {
+		return err
 	}
 	name := filepath.Base(dir)
 	p, err := r.StartPod(ctx, runtime.PodConfig{UID: name, Hostname: "probe", Dir: dir, Address: "127.0.0.2", LoopbackOnly: true})

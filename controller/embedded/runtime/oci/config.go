@@ -33,12 +33,6 @@ func (r *Runtime) Config(hostname string, c *launch.Container, capabilities []st
 			ReadonlyPaths: launch.ReadOnlyFiles,
 		},
 	}
-	if c.KeepGroups {
-		// The Pod has one user only, 0 in its namespace, who is the container's user in the container's.
-		config.Linux.Namespaces = append(config.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace})
-		config.Linux.UIDMappings = []specs.LinuxIDMapping{{ContainerID: c.UID, Size: 1}}
-		config.Linux.GIDMappings = []specs.LinuxIDMapping{{ContainerID: c.GID, Size: 1}}
-	}
 	for _, m := range kernel {
 		if m.Kind == launch.Bind {
 			continue // a device, which every runtime makes by itself
