@@ -3,6 +3,7 @@ package namespaces
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 
@@ -149,5 +150,9 @@ func namesIn(dir int) ([]string, error) {
 	}
 	f := os.NewFile(uintptr(copied), "directory")
 	defer f.Close()
+	// The copy shares the place in the directory with the original, which an earlier attempt has left at the end.
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
 	return f.Readdirnames(-1)
 }

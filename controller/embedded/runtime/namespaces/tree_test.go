@@ -53,6 +53,22 @@ func TestRemoveTree(t *testing.T) {
 	}
 }
 
+// TestNamesInAgain lists a directory once more, as a second attempt to empty it does.
+func TestNamesInAgain(t *testing.T) {
+	dir := t.TempDir()
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	for want := range 3 {
+		if names, err := namesIn(fd); err != nil || len(names) != want {
+			t.Errorf("the directory holds %q, %v, want %d names", names, err, want)
+		}
+		write(t, filepath.Join(dir, strings.Repeat("x", want+1)), "")
+	}
+}
+
 // TestRemoveDeepTree removes a tree far deeper than there are descriptors, and far longer than a path may be.
 func TestRemoveDeepTree(t *testing.T) {
 	const depth = 3000
