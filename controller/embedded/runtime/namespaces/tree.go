@@ -139,11 +139,8 @@ func openDir(at int, name string) (int, error) {
 	return dir, err
 }
 
-// namesIn lists a directory, from its start also when it was listed before, without taking over its descriptor.
+// namesIn lists a directory without taking over its descriptor.
 func namesIn(dir int) ([]string, error) {
-	if _, err := unix.Seek(dir, 0, unix.SEEK_SET); err != nil {
-		return nil, err
-	}
 	copied, err := unix.FcntlInt(uintptr(dir), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, err

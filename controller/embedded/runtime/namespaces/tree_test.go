@@ -111,26 +111,6 @@ func TestRemoveDeepTree(t *testing.T) {
 	}
 }
 
-// TestRemovalLooksAgain: what appears in a directory while it is emptied is found by the next attempt.
-func TestRemovalLooksAgain(t *testing.T) {
-	dir := t.TempDir()
-	top, err := openDir(unix.AT_FDCWD, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(top)
-	r := &removal{top: top}
-	for range 2 {
-		write(t, filepath.Join(dir, "late", "file"), "")
-		if err := r.run(); err != nil {
-			t.Fatal(err)
-		}
-		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-			t.Fatalf("left: %v, %v", left, err)
-		}
-	}
-}
-
 func write(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
