@@ -2,7 +2,7 @@
 //
 // A claim is one compare-and-swap on one Pod. Once it is written, the claim never falls through to another Pod.
 // A sandbox is handed out only when it is armed: envd has its environment, its access token, its default user and
-// the clock, and that fact is recorded on the Pod. Nothing routes to a sandbox that is not armed.
+// the clock. Nothing routes to a sandbox that is not armed.
 package claim
 
 import (

@@ -28,7 +28,7 @@ import (
 )
 
 // The published figures of the platform, measured from outside over HTTP, as a client sees them. Each stands beside a
-// baseline taken in the same run: one Kubernetes write to the same API, which is what a claim is made of (two of them).
+// baseline taken in the same run: one Kubernetes write to the same API, which is what a claim waits for.
 // Rerun with `make bench`.
 
 const sustainedFor = 60 * time.Second
