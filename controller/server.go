@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,10 +39,7 @@ func Run(ctx context.Context, s Settings, out, logs io.Writer) (err error) {
 		return err
 	}
 	keepLibrariesQuiet(log)
-	if os.Getenv("GOGC") == "" {
-		// About 40 MB live; the default would let garbage double that on a laptop that mostly idles.
-		debug.SetGCPercent(50)
-	}
+	go tuneGC(ctx)
 	// Others may pass through, to the images that sandboxes run on; what is secret is closed by itself.
 	if err := os.MkdirAll(s.DataDir, 0o711); err != nil {
 		return fmt.Errorf("data directory: %w; choose another with --data-dir", err)
