@@ -39,7 +39,7 @@ func tuneGC(ctx context.Context) {
 		metrics.Read(sample)
 		total := sample[0].Value.Uint64()
 		switch was := load.busy; {
-		case load.observe(total - last) == was:
+		case load.observe(total-last) == was:
 		case load.busy:
 			debug.SetGCPercent(busyGC)
 		default:
