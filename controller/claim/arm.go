@@ -115,6 +115,7 @@ func postInit(ctx context.Context, c *http.Client, url, token string, data []byt
 // envdState is what envd's GET /state answers.
 type envdState struct {
 	Armed       bool   `json:"armed"`
+	EverUsed    bool   `json:"everUsed"`
 	LifecycleID string `json:"lifecycleId"`
 }
 

@@ -252,6 +252,7 @@ func (m *Manager) take(ctx context.Context, c *claimSpec, p *trackedPod) (*sandb
 func (m *Manager) hold(c *claimSpec, p *trackedPod, info Sandbox, swap *containerBefore) *sandbox {
 	sb := newSandbox(m.life, p, info)
 	sb.secrets, sb.private = c.secrets, c.request.PrivateTraffic
+	sb.plain = len(c.request.EnvVars) == 0
 	sb.swap, sb.used = swap, swap != nil
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -57,9 +57,10 @@ type fakePod struct {
 	envd      *fakeEnvd
 }
 
-// fakeEnvd is armed once.
+// fakeEnvd is armed again by who armed it.
 type fakeEnvd struct {
 	armed bool
+	used  bool
 	body  envdInit
 	token string
 }
@@ -297,7 +298,7 @@ func (n *fakeNode) envdHandler(ip string) http.HandlerFunc {
 				w.WriteHeader(http.StatusServiceUnavailable)
 				return
 			}
-			_ = json.NewEncoder(w).Encode(envdState{p.envd.armed, p.envd.body.LifecycleID})
+			_ = json.NewEncoder(w).Encode(envdState{p.envd.armed, p.envd.used, p.envd.body.LifecycleID})
 			return
 		}
 		var body envdInit
@@ -323,7 +324,7 @@ func (n *fakeNode) envdHandler(ip string) http.HandlerFunc {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case n.envdStatus != 0:
 			w.WriteHeader(n.envdStatus)
-		case p.envd.armed:
+		case p.envd.armed && p.envd.token != r.Header.Get(headerInitToken):
 			w.WriteHeader(http.StatusUnauthorized)
 		default:
 			p.envd.armed, p.envd.body, p.envd.token = true, body, r.Header.Get(headerInitToken)

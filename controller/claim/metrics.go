@@ -31,7 +31,7 @@ func newMetrics(m *Manager) *metrics {
 			Name: "agentbox_sandboxes_ended_total", Help: "Ended sandboxes, by final status.",
 		}, []string{"status"}),
 		recycled: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "agentbox_pods_recycled_total", Help: "Used Pods given back, by way (reset or delete).",
+			Name: "agentbox_pods_recycled_total", Help: "Pods given back, by way (unused, reset or delete).",
 		}, []string{"way"}),
 		conflicts: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "agentbox_claim_conflicts_total", Help: "Claims that lost a Pod to another writer and took the next one.",

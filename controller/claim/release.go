@@ -50,8 +50,9 @@ func (m *Manager) startRelease(sb *sandbox, write bool) {
 // step may find that a former process has done it; when the Manager stops, the next one goes on from the Pod.
 func (m *Manager) release(ctx context.Context, sb *sandbox, write bool) {
 	m.mu.Lock()
-	reset, image := m.resettable(sb)
-	info, used := sb.info, sb.used
+	untouched := write && m.untouched(sb)
+	info, used := sb.info, sb.used && !untouched
+	reset, image := m.resettable(sb, used)
 	m.mu.Unlock()
 	gone := false
 	if write {
@@ -107,8 +108,17 @@ func (m *Manager) release(ctx context.Context, sb *sandbox, write bool) {
 		m.detach(sb)
 		return
 	}
+	way := "reset"
+	switch {
+	case !reset || !untouched:
+	case m.lock(ctx, sb):
+		way = "unused"
+	default:
+		used = true
+		reset = m.demandReset(ctx, sb)
+	}
 	if reset && m.recycle(ctx, sb, used) {
-		m.metrics.recycled.WithLabelValues("reset").Inc()
+		m.metrics.recycled.WithLabelValues(way).Inc()
 		return
 	}
 	if ctx.Err() == nil {
@@ -116,8 +126,52 @@ func (m *Manager) release(ctx context.Context, sb *sandbox, write bool) {
 	}
 }
 
+// untouched reports whether an ended sandbox looks as if nobody had used it: it was armed on the Pod's own image, with
+// no variables, which envd may still hold in its memory, and nothing was connected to it. The caller holds mu.
+func (m *Manager) untouched(sb *sandbox) bool {
+	return sb.plain && sb.swap == nil && sb.info.Armed && sb.info.Status != StatusFailed && !sb.dialed.Load()
+}
+
+// lockLimit bounds how long a release waits for envd.
+const lockLimit = time.Second
+
+// lock takes an untouched sandbox's token from its envd, and reports whether that has served nobody, around the gateway
+// neither. Then the Pod is as it was and needs no reset.
+func (m *Manager) lock(ctx context.Context, sb *sandbox) bool {
+	ctx, cancel := context.WithTimeout(ctx, lockLimit)
+	defer cancel()
+	token, err := m.initToken(ctx, sb.pod.pool)
+	if err != nil || token == "" {
+		return false // whoever knew the sandbox's token could set another one
+	}
+	ip := sb.info.PodIP
+	if err := initEnvd(ctx, m.envd, ip, token, &envdInit{AccessToken: newToken(), Timestamp: m.clock.Now()}); err != nil {
+		return false
+	}
+	state, err := stateOfEnvd(ctx, m.envd, ip, token)
+	return err == nil && !state.EverUsed
+}
+
+// demandReset asks the node agent for a reset that the end of the sandbox did not ask for.
+func (m *Manager) demandReset(ctx context.Context, sb *sandbox) bool {
+	m.mu.Lock()
+	ok, _ := m.resettable(sb, true)
+	m.mu.Unlock()
+	if !ok {
+		return false
+	}
+	_, err := m.update(ctx, sb.pod, func(pod *corev1.Pod) error {
+		if pod.Labels[v1alpha1.LabelSandboxID] != sb.id {
+			return errNotClean
+		}
+		pod.Annotations[v1alpha1.AnnotationResetID] = sb.id
+		return nil
+	})
+	return err == nil
+}
+
 // resettable reports whether the Pod can return to its pool, and on which image it idles there. The caller holds mu.
-func (m *Manager) resettable(sb *sandbox) (ok bool, image string) {
+func (m *Manager) resettable(sb *sandbox, used bool) (ok bool, image string) {
 	p := sb.pod
 	if p.gone || p.pool == nil || p.pool.absent || p.pool.deleting {
 		return false, ""
@@ -127,7 +181,7 @@ func (m *Manager) resettable(sb *sandbox) (ok bool, image string) {
 	case pod.DeletionTimestamp != nil, pod.Status.Phase != corev1.PodRunning,
 		pod.Labels[v1alpha1.LabelTemplateHash] != p.pool.revision:
 		return false, ""
-	case sb.used && !m.nodes[pod.Spec.NodeName].canReset:
+	case used && !m.nodes[pod.Spec.NodeName].canReset:
 		return false, ""
 	}
 	return p.pool.idleImage != "", p.pool.idleImage

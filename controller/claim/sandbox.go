@@ -27,12 +27,17 @@ type sandbox struct {
 	// lastActive is in Unix nanoseconds; the gateway moves it without the lock.
 	lastActive atomic.Int64
 
+	// dialed is set before the first connection into the sandbox is made.
+	dialed atomic.Bool
+
 	// The rest is guarded by Manager.mu.
 	info    Sandbox
 	secrets secrets
 	private bool
 	// swap is what the main container was before the claim changed its image; nil when it did not.
 	swap *containerBefore
+	// plain is true when envd was given nothing that has to be kept from the next sandbox.
+	plain bool
 	// used is true from the moment that the Pod was touched in any way besides its labels and annotations. An unused
 	// Pod goes back without a reset.
 	used bool

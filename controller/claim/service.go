@@ -232,6 +232,7 @@ func (m *Manager) route(sb *sandbox) {
 	m.routes.Store(sb.id, &liveRoute{sandbox: sb, Route: Route{
 		Owner: sb.info.Owner,
 		Dial: func(ctx context.Context, port int) (net.Conn, error) {
+			sb.dialed.Store(true) // before it is looked whether the sandbox has ended: see lock
 			if err := sb.life.Err(); err != nil {
 				return nil, noSandbox(sb.id)
 			}

@@ -297,6 +297,7 @@ func TestWhatHappensToThePodEndsTheSandbox(t *testing.T) {
 		testBed.node.with(func() { testBed.node.noReset = true })
 		defer testBed.node.with(func() { testBed.node.noReset = false })
 		sb := mustCreate(t, m, Request{Owner: owner(ns), Env: "env"})
+		use(t, m, sb.ID)
 		if err := m.Kill(t.Context(), sb.ID, ReasonKilled); err != nil {
 			t.Fatal(describeError(err))
 		}

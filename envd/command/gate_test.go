@@ -13,7 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -358,5 +360,84 @@ func TestConcurrentUse(t *testing.T) {
 	list, err := d.processes().List(within(t), connect.NewRequest(&spec.ListRequest{}))
 	if err != nil || len(list.Msg.GetProcesses()) != 0 {
 		t.Errorf("%v %v", list, err)
+	}
+}
+
+// heldBody is a request's body that comes when the test says so. asked is closed once envd wants to read it.
+type heldBody struct {
+	asked, rest chan struct{}
+	once        sync.Once
+	text        *strings.Reader
+}
+
+func (b *heldBody) Read(p []byte) (int, error) {
+	b.once.Do(func() { close(b.asked) })
+	<-b.rest
+	return b.text.Read(p)
+}
+
+// hold sends the header of an RPC and returns when envd waits for its body, with a function that sends that and returns
+// the status.
+func (d *daemon) hold(t *testing.T, token string) (finish func() int) {
+	t.Helper()
+	body := &heldBody{asked: make(chan struct{}), rest: make(chan struct{}), text: strings.NewReader("{}")}
+	r, err := http.NewRequestWithContext(within(t), http.MethodPost, d.URL+"/process.Process/List", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Expect", "100-continue") // sent when the server reads
+	if token != "" {
+		r.Header.Set("X-Access-Token", token)
+	}
+	transport := &http.Transport{ExpectContinueTimeout: time.Minute}
+	t.Cleanup(transport.CloseIdleConnections)
+	status := make(chan int, 1)
+	go func() {
+		resp, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Error(err)
+			status <- 0
+			return
+		}
+		resp.Body.Close()
+		status <- resp.StatusCode
+	}()
+	<-body.asked
+	return func() int { close(body.rest); return <-status }
+}
+
+// TestTokenChangesUnderARequest: what came in with a former token, or before there was one, does nothing after the
+// change, and has counted as use where it could have done something before it.
+func TestTokenChangesUnderARequest(t *testing.T) {
+	d := start(t, []string{"ENVD_INIT_TOKEN=platform", "ENVD_REQUIRE_INIT=true"})
+	arm := func(token string) {
+		t.Helper()
+		if status, _, body := d.call(t, "POST", "/init", `{"accessToken":"`+token+`"}`, "X-Init-Token", "platform"); status != 204 {
+			t.Fatalf("init: %d %s", status, body)
+		}
+	}
+	used := func() bool {
+		_, _, state := d.call(t, "GET", "/state", "", "X-Init-Token", "platform")
+		return strings.Contains(state, `"everUsed":true`)
+	}
+	early := d.hold(t, "")
+	arm("first")
+	if used() {
+		t.Error("what came before the sandbox was armed is no use")
+	}
+	if status := early(); status != http.StatusUnauthorized {
+		t.Errorf("a request from before there was a token: %d", status)
+	}
+	former := d.hold(t, "first")
+	arm("second")
+	if !used() {
+		t.Error("a request that was let in does not count as use")
+	}
+	if status := former(); status != http.StatusUnauthorized {
+		t.Errorf("a request with the former token: %d", status)
+	}
+	if status := d.hold(t, "second")(); status != http.StatusOK {
+		t.Errorf("a request with the token: %d", status)
 	}
 }

@@ -44,12 +44,17 @@ func (g gate) wrap(next http.Handler) http.Handler {
 			httperror.Write(w, httperror.New(http.StatusUnauthorized, unauthorized))
 			return
 		}
-		if !internalRoutes[route] && !isRPC(r.URL.Path) {
-			if !g.state.Ready() {
-				httperror.Write(w, httperror.New(http.StatusServiceUnavailable, "%v", errNotReady))
+		if !internalRoutes[route] {
+			switch err := g.use(route, r.Header); {
+			case err == nil:
+			case errors.Is(err, errNotReady) && isRPC(r.URL.Path):
+			case errors.Is(err, errNotReady):
+				httperror.Write(w, httperror.New(http.StatusServiceUnavailable, "%v", err))
+				return
+			default:
+				httperror.Write(w, httperror.New(http.StatusUnauthorized, unauthorized))
 				return
 			}
-			g.state.MarkUsed()
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -69,19 +74,38 @@ func isRPC(path string) bool {
 	return strings.HasPrefix(path, "/process.Process/") || strings.HasPrefix(path, "/filesystem.Filesystem/")
 }
 
-// pass lets an RPC through once the sandbox is armed.
-func (g gate) pass() error {
+var errForbidden = errors.New("the access token has changed")
+
+// use marks the sandbox as used, and then looks once more whether the request may use it. So whoever changes the token,
+// and then finds the sandbox unused, can rely on it: a request that was let in before is marked by then, or ends here.
+func (g gate) use(route string, header http.Header) error {
 	if !g.state.Ready() {
-		return connect.NewError(connect.CodeUnavailable, errNotReady)
+		return errNotReady
 	}
 	g.state.MarkUsed()
+	if !g.allowed(route, header) {
+		return errForbidden
+	}
 	return nil
+}
+
+// pass lets an RPC through once the sandbox is armed. The request has been read by now, which may have taken long: it
+// may have come in before there was a token at all.
+func (g gate) pass(procedure string, header http.Header) error {
+	switch err := g.use(http.MethodPost+" "+procedure, header); {
+	case err == nil:
+		return nil
+	case errors.Is(err, errNotReady):
+		return connect.NewError(connect.CodeUnavailable, err)
+	default:
+		return connect.NewError(connect.CodeUnauthenticated, err)
+	}
 }
 
 // WrapUnary is part of connect.Interceptor.
 func (g gate) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		if err := g.pass(); err != nil {
+		if err := g.pass(req.Spec().Procedure, req.Header()); err != nil {
 			return nil, err
 		}
 		return next(ctx, req)
@@ -96,7 +120,7 @@ func (g gate) WrapStreamingClient(next connect.StreamingClientFunc) connect.Stre
 // WrapStreamingHandler is part of connect.Interceptor.
 func (g gate) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		if err := g.pass(); err != nil {
+		if err := g.pass(conn.Spec().Procedure, conn.RequestHeader()); err != nil {
 			return err
 		}
 		return next(ctx, conn)

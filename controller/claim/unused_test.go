@@ -1,0 +1,67 @@
+package claim
+
+import (
+	"testing"
+)
+
+// use connects to a sandbox, as the gateway does.
+func use(t testing.TB, m *Manager, id string) {
+	t.Helper()
+	r, ok := m.Route(id)
+	if !ok {
+		t.Fatalf("no route to %s", id)
+	}
+	conn, err := r.Dial(t.Context(), EnvdPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+}
+
+// TestUnusedSandboxNeedsNoReset: a Pod goes back as it is only when it is certain that nobody was in it.
+func TestUnusedSandboxNeedsNoReset(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		request Request
+		happens func(m *Manager, sb Sandbox)
+		reset   bool
+	}{
+		{name: "nothing happens"},
+		{name: "variables", request: Request{EnvVars: map[string]string{"K": "v"}}, reset: true},
+		{name: "a connection", happens: func(m *Manager, sb Sandbox) { use(t, m, sb.ID) }, reset: true},
+		{name: "a request around the gateway", happens: func(_ *Manager, sb Sandbox) {
+			testBed.node.with(func() { testBed.node.byIP[sb.PodIP].envd.used = true })
+		}, reset: true},
+		{name: "envd does not answer", happens: func(*Manager, Sandbox) {
+			testBed.node.with(func() { testBed.node.envdStatus = 403 })
+		}, reset: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ns := testBed.env(t, 1)
+			m, _ := testBed.manager(t)
+			r := test.request
+			r.Owner, r.Env, r.Secure = owner(ns), "env", true
+			sb := mustCreate(t, m, r)
+			if test.happens != nil {
+				test.happens(m, sb)
+			}
+			err := m.Kill(t.Context(), sb.ID, ReasonKilled)
+			testBed.awaitIdle(t, ns, 1)
+			testBed.node.with(func() { testBed.node.envdStatus = 0 })
+			if err != nil {
+				t.Fatal(describeError(err))
+			}
+			pod := testBed.pods(t, ns)[0]
+			if reset := mainStatus(&pod).ContainerID != sb.ContainerID; reset != test.reset || pod.Name != sb.Pod {
+				t.Errorf("reset: %v, want %v; Pod %s, was %s", reset, test.reset, pod.Name, sb.Pod)
+			}
+			if envd := testBed.node.envdOf(sb.PodIP); envd.body.AccessToken == sb.AccessToken || envd.body.SandboxID != "" || envd.armed == test.reset {
+				t.Errorf("envd afterwards: %+v", envd)
+			}
+			next := mustCreate(t, m, Request{Owner: owner(ns), Env: "env", Secure: true})
+			if envd := testBed.node.envdOf(next.PodIP); envd.body.AccessToken != next.AccessToken || envd.body.SandboxID != next.ID {
+				t.Errorf("the next sandbox's envd: %+v", envd)
+			}
+		})
+	}
+}
