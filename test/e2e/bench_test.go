@@ -92,8 +92,17 @@ func BenchmarkBurst(b *testing.B) {
 	b.ReportMetric(float64(failed), "failed")
 }
 
-// BenchmarkSustained creates and kills for a minute with recycling, eight clients at a time.
+// BenchmarkSustained creates and kills for a minute with recycling, eight clients at a time. Nobody uses the sandboxes.
 func BenchmarkSustained(b *testing.B) {
+	sustain(b, func(*testplatform.Platform, benchSandbox) error { return nil })
+}
+
+// BenchmarkSustainedUse does the same with a command in every sandbox, so that every Pod is reset.
+func BenchmarkSustainedUse(b *testing.B) {
+	sustain(b, func(p *testplatform.Platform, sb benchSandbox) error { return tryShell(p, sb, "echo hello", "hello\n") })
+}
+
+func sustain(b *testing.B, use func(*testplatform.Platform, benchSandbox) error) {
 	p := benchPlatform(b, 24)
 	var cycles, failed atomic.Int64
 	var took durations
@@ -115,6 +124,9 @@ func BenchmarkSustained(b *testing.B) {
 					mu.Lock()
 					took.add(time.Since(start))
 					mu.Unlock()
+					if err := use(p, sb); err != nil {
+						failed.Add(1)
+					}
 					killSandbox(b, p, sb.ID)
 					cycles.Add(1)
 				}
@@ -255,17 +267,23 @@ func runEcho(b *testing.B, p *testplatform.Platform, sb benchSandbox) {
 	runShell(b, p, sb, "echo hello", "hello\n")
 }
 
-// runShell runs a script as the SDK does (Connect protocol, JSON) and returns at its first output, which is output.
 func runShell(b testing.TB, p *testplatform.Platform, sb benchSandbox, script, output string) {
 	b.Helper()
+	if err := tryShell(p, sb, script, output); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// tryShell runs a script as the SDK does (Connect protocol, JSON) and returns at its first output, which is output.
+func tryShell(p *testplatform.Platform, sb benchSandbox, script, output string) error {
 	message, err := json.Marshal(map[string]any{"process": map[string]any{"cmd": "/bin/sh", "args": []string{"-c", script}}, "stdin": false})
 	if err != nil {
-		b.Fatal(err)
+		return err
 	}
 	body := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message)))
 	req, err := http.NewRequest(http.MethodPost, p.Endpoint()+"/process.Process/Start", bytes.NewReader(append(body, message...)))
 	if err != nil {
-		b.Fatal(err)
+		return err
 	}
 	for k, v := range map[string]string{
 		"Content-Type": "application/connect+json", "Connect-Protocol-Version": "1",
@@ -275,21 +293,21 @@ func runShell(b testing.TB, p *testplatform.Platform, sb benchSandbox, script, o
 	}
 	resp, err := benchClient.Do(req)
 	if err != nil {
-		b.Fatal(err)
+		return err
 	}
 	defer resp.Body.Close()
 	want := base64.StdEncoding.EncodeToString([]byte(output))
 	var header [5]byte
 	for {
 		if _, err := io.ReadFull(resp.Body, header[:]); err != nil {
-			b.Fatalf("the command ended without the output %q: %v (status %d)", output, err, resp.StatusCode)
+			return fmt.Errorf("the command ended without the output %q: %w (status %d)", output, err, resp.StatusCode)
 		}
 		frame := make([]byte, binary.BigEndian.Uint32(header[1:]))
 		if _, err := io.ReadFull(resp.Body, frame); err != nil {
-			b.Fatal(err)
+			return err
 		}
 		if bytes.Contains(frame, []byte(want)) {
-			return
+			return nil
 		}
 	}
 }
