@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -146,6 +147,9 @@ func (c *credentials) writeKubeconfig(path, address string) error {
 	})
 	if err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
+	}
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, b) {
+		return nil // a start on a full disk needs no room for it
 	}
 	return writePrivate(path, b)
 }

@@ -28,16 +28,19 @@ func TestWatchInProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := clients.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=watched"})
+	w, err := clients.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{LabelSelector: "watched"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "watched"}, Data: map[string]string{"k": strings.Repeat("x", 256<<10)}}
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "watched-", Labels: map[string]string{"watched": ""}}, Data: map[string]string{"k": strings.Repeat("x", 256<<10)}}
 	if _, err := clients.CoreV1().ConfigMaps("default").Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if e := <-w.ResultChan(); e.Type != watch.Added || len(e.Object.(*corev1.ConfigMap).Data["k"]) != 256<<10 {
 		t.Errorf("event: %+v", e.Type)
+	}
+	if err := clients.CoreV1().ConfigMaps("default").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "watched"}); err != nil {
+		t.Error(err)
 	}
 	w.Stop()
 	for range w.ResultChan() { // ends; what the client makes of the cut is its own
