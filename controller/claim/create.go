@@ -186,6 +186,9 @@ func (m *Manager) giveUp(p *trackedPod) {
 	defer m.mu.Unlock()
 	p.reserved = nil
 	m.reviewPod(p)
+	if id := p.spent; id != "" {
+		m.spawnLocked(func() { m.settleIdle(p, id) }) // the one before may have passed by the reservation
+	}
 }
 
 // take writes the claim onto a reserved Pod.

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"testing"
+	"time"
 )
 
 // use connects to a sandbox, as the gateway does.
@@ -64,4 +65,30 @@ func TestUnusedSandboxNeedsNoReset(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSpentPodSettlesInTheEnd: a claim that took a spent Pod and gave it back does not leave it marked for ever.
+func TestSpentPodSettlesInTheEnd(t *testing.T) {
+	ns := testBed.env(t, 1)
+	m, _ := testBed.manager(t, func(o *Options) { o.SettleAfter = 100 * time.Millisecond })
+	sb := mustCreate(t, m, Request{Owner: owner(ns), Env: "env"})
+	if err := m.Kill(t.Context(), sb.ID, ReasonKilled); err != nil {
+		t.Fatal(describeError(err))
+	}
+	var pod *trackedPod
+	await(t, t.Context(), "the Pod to be claimable", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, p := range m.pods {
+			if p.key.Namespace == ns && p.spent == sb.ID && p.place != nil {
+				m.unqueue(p)
+				p.reserved = &waiter{}
+				pod = p
+			}
+		}
+		return pod != nil
+	})
+	m.settleIdle(pod, sb.ID) // passes by, as the one that was on its way has done by now
+	m.giveUp(pod)
+	testBed.awaitIdle(t, ns, 1)
 }

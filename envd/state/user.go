@@ -1,6 +1,7 @@
 package state
 
 import (
+	"errors"
 	"os"
 
 	"navix.sh/agentbox/envd/users"
@@ -12,7 +13,11 @@ const upstreamUser = "user"
 // User finds the account that a request acts as. An empty name is the default user. Errors wrap users.ErrUnknown.
 func (s *State) User(name string) (users.User, error) {
 	if name != "" {
-		return users.Lookup(name)
+		found, err := users.Lookup(name)
+		if name == upstreamUser && errors.Is(err, users.ErrNotPermitted) {
+			return users.Current(), nil // what old SDKs always send; this sandbox has one account only
+		}
+		return found, err
 	}
 	if name = s.Settings().DefaultUser; name != "" {
 		return users.Lookup(name)

@@ -79,6 +79,8 @@ func streams(r *http.Request) bool {
 
 func (t *inProcess) stream(r, request *http.Request, release func()) (*http.Response, error) {
 	out, in := io.Pipe()
+	// A handler that waits for a reader who has gone without closing would wait for ever.
+	context.AfterFunc(request.Context(), func() { _ = in.Close() })
 	a := newAnswer(in)
 	failed := make(chan error, 1)
 	go func() {
@@ -94,16 +96,19 @@ func (t *inProcess) stream(r, request *http.Request, release func()) (*http.Resp
 	}()
 	select {
 	case <-a.begun:
-		return a.response(r, &streamBody{out, release}, -1), nil
+	case <-request.Context().Done():
+	}
+	select { // an answer that has ended already is one all the same
 	case err := <-failed:
 		return nil, err
-	case <-request.Context().Done():
-		_ = out.CloseWithError(errStopped)
-		if err := r.Context().Err(); err != nil {
-			return nil, context.Cause(r.Context())
-		}
-		return nil, errStopped
+	case <-a.begun:
+		return a.response(r, &streamBody{out, release}, -1), nil
+	default:
 	}
+	if err := r.Context().Err(); err != nil {
+		return nil, context.Cause(r.Context())
+	}
+	return nil, errStopped
 }
 
 func (t *inProcess) serve(a *answer, r *http.Request) (err error) {

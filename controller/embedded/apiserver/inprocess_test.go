@@ -55,6 +55,41 @@ func TestInProcessAnswers(t *testing.T) {
 	}
 }
 
+// TestInProcessEmptyStream: an answer may be over before anybody looks.
+func TestInProcessEmptyStream(t *testing.T) {
+	rt := newInProcess()
+	defer rt.end()
+	rt.handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	for range 20000 {
+		resp, err := get(t, t.Context(), rt, "http://x/log")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+}
+
+// TestInProcessReaderGone: the handler ends when its reader's context does, even while it writes.
+func TestInProcessReaderGone(t *testing.T) {
+	rt := newInProcess()
+	defer rt.end()
+	left := make(chan error, 1)
+	rt.handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, err := io.WriteString(w, "nobody reads this")
+		left <- err
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	resp, err := get(t, ctx, rt, "http://x/?watch=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	cancel()
+	if err := <-left; err == nil {
+		t.Error("the write succeeded")
+	}
+}
+
 func TestInProcessStreamsEnd(t *testing.T) {
 	rt := newInProcess()
 	left := make(chan struct{}, 2)
