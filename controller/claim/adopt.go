@@ -1,6 +1,8 @@
 package claim
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"navix.sh/agentbox/controller/api/v1alpha1"
@@ -43,10 +45,7 @@ func (m *Manager) adopt(p *trackedPod) {
 	status := Status(pod.Annotations[v1alpha1.AnnotationStopReason])
 	switch {
 	case phase == v1alpha1.PodStopping && isFinal(status):
-		sb.ending = true
-		sb.info.Status = status
-		sb.kill(errStopping)
-		m.startRelease(sb, false)
+		m.follow(sb)
 	case phase == v1alpha1.PodRunning && info.Armed, phase == v1alpha1.PodStarting && info.PodIP != "":
 		var err error
 		if sb.secrets, err = m.sealer.open(sb.id, pod.Annotations[annotationSecrets]); err != nil {
@@ -67,6 +66,17 @@ func (m *Manager) adopt(p *trackedPod) {
 	}
 }
 
+// follow continues an end that another process has written on the Pod. The caller holds mu.
+func (m *Manager) follow(sb *sandbox) {
+	sb.ending = true
+	m.unroute(sb.id)
+	m.timers.set(sb, time.Time{})
+	sb.info = readClaim(sb.pod.pod)
+	sb.info.Status = Status(sb.pod.pod.Annotations[v1alpha1.AnnotationStopReason])
+	sb.kill(errStopping)
+	m.startRelease(sb, false)
+}
+
 // podGone ends the claim of a Pod that no longer exists. The caller holds mu.
 func (m *Manager) podGone(sb *sandbox, last *corev1.Pod) {
 	m.endLocked(sb, ending{status: StatusFailed, reason: podReason(last, failurePodDeleted), message: last.Status.Message})
@@ -79,6 +89,13 @@ func (m *Manager) reviewClaim(sb *sandbox) {
 	}
 	pod := sb.pod.pod
 	switch {
+	case pod.Labels[v1alpha1.LabelSandboxID] != sb.id:
+		// Adopted from an old version of the Pod: a former process has ended it since.
+		m.endLocked(sb, ending{status: StatusCanceled, reason: failureControllerRestarted, message: "the sandbox had ended when the controller was restarted"})
+		return
+	case phaseOf(pod) == v1alpha1.PodStopping && isFinal(Status(pod.Annotations[v1alpha1.AnnotationStopReason])):
+		m.follow(sb)
+		return
 	case pod.DeletionTimestamp != nil:
 		m.endLocked(sb, ending{status: StatusFailed, reason: podReason(pod, failurePodDeleted), message: pod.Status.Message})
 		return

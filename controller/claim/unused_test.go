@@ -3,6 +3,8 @@ package claim
 import (
 	"testing"
 	"time"
+
+	"navix.sh/agentbox/controller/api/v1alpha1"
 )
 
 // use connects to a sandbox, as the gateway does.
@@ -90,5 +92,31 @@ func TestSpentPodSettlesInTheEnd(t *testing.T) {
 	})
 	m.settleIdle(pod, sb.ID) // passes by, as the one that was on its way has done by now
 	m.giveUp(pod)
+	testBed.awaitIdle(t, ns, 1)
+}
+
+// TestEndWrittenByAnotherProcess: a controller that took a sandbox over from an old version of its Pod follows the end
+// that its predecessor had written.
+func TestEndWrittenByAnotherProcess(t *testing.T) {
+	ns := testBed.env(t, 1)
+	m, _ := testBed.manager(t)
+	sb := mustCreate(t, m, Request{Owner: owner(ns), Env: "env"})
+	await(t, t.Context(), "the sandbox to be marked as running", func() bool {
+		return phaseOf(&testBed.pods(t, ns)[0]) == v1alpha1.PodRunning
+	})
+	pod := testBed.pods(t, ns)[0]
+	sb.Status, sb.TerminatedAt = StatusCompleted, time.Now()
+	if err := writeStop(&pod, &sb); err != nil {
+		t.Fatal(err)
+	}
+	if err := testBed.client.Update(t.Context(), &pod); err != nil {
+		t.Fatal(err)
+	}
+	if r := finished(t, m, sb.ID); r.Status != StatusCompleted {
+		t.Errorf("the record: %+v", r)
+	}
+	if _, ok := m.Route(sb.ID); ok {
+		t.Error("an ended sandbox is routed")
+	}
 	testBed.awaitIdle(t, ns, 1)
 }
