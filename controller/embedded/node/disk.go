@@ -21,25 +21,28 @@ const (
 
 // guardDisk evicts while the disk has too little room. It ends with the agent.
 func (a *Agent) guardDisk() {
-	tick := time.NewTicker(diskEvery)
+	a.every(diskEvery, func() {
+		free, floor, err := diskRoom(a.dir)
+		if err != nil || free >= floor || !a.evictLargest(free, floor) {
+			return
+		}
+		select {
+		case <-a.life.Done():
+		case <-time.After(diskSettle):
+		}
+	})
+}
+
+// every calls look once a period until the agent stops.
+func (a *Agent) every(period time.Duration, look func()) {
+	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
 		select {
 		case <-a.life.Done():
 			return
 		case <-tick.C:
-		}
-		free, floor, err := diskRoom(a.dir)
-		if err != nil || free >= floor {
-			continue
-		}
-		if !a.evictLargest(free, floor) {
-			continue
-		}
-		select {
-		case <-a.life.Done():
-			return
-		case <-time.After(diskSettle):
+			look()
 		}
 	}
 }

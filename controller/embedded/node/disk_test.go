@@ -15,10 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"navix.sh/agentbox/controller/api/v1alpha1"
-	"navix.sh/agentbox/controller/embedded/apiserver/apiservertest"
 	"navix.sh/agentbox/controller/embedded/runtime/namespaces"
 )
 
@@ -36,17 +34,7 @@ func TestDiskPressure(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	b := &bed{t: t, config: apiservertest.StartForTest(t), dir: dir}
-	var err error
-	if b.client, err = kubernetes.NewForConfig(b.config); err != nil {
-		t.Fatal(err)
-	}
-	b.start()
-	t.Cleanup(func() {
-		if err := b.agent.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
+	b := newBedIn(t, dir, namespaces.Name)
 	for _, name := range []string{"quiet", "filler"} {
 		b.create(serverPod(name))
 		b.await(name, "ready", ready)
@@ -89,17 +77,7 @@ func TestDataDirectoryOnOverlay(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	b := &bed{t: t, config: apiservertest.StartForTest(t), dir: dir}
-	var err error
-	if b.client, err = kubernetes.NewForConfig(b.config); err != nil {
-		t.Fatal(err)
-	}
-	b.start()
-	t.Cleanup(func() {
-		if err := b.agent.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
+	b := newBedIn(t, dir, namespaces.Name)
 	if d := b.agent.Describe(); !strings.Contains(d, "images are copied for every container") {
 		t.Errorf("the agent says %q", d)
 	}

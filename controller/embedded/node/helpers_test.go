@@ -121,7 +121,13 @@ func newBed(t testing.TB) *bed {
 
 func newBedOn(t testing.TB, runtime string) *bed {
 	t.Helper()
-	b := &bed{t: t, config: apiservertest.StartForTest(t), dir: t.TempDir(), runtime: runtime}
+	return newBedIn(t, t.TempDir(), runtime)
+}
+
+// newBedIn has the node's data in dir.
+func newBedIn(t testing.TB, dir, runtime string) *bed {
+	t.Helper()
+	b := &bed{t: t, config: apiservertest.StartForTest(t), dir: dir, runtime: runtime}
 	var err error
 	if b.client, err = kubernetes.NewForConfig(b.config); err != nil {
 		t.Fatal(err)

@@ -18,16 +18,9 @@ const (
 
 // collectImages removes unused images while the disk is too full. It ends with the agent.
 func (a *Agent) collectImages() {
-	tick := time.NewTicker(imagesEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-a.life.Done():
-			return
-		case <-tick.C:
-		}
+	a.every(imagesEvery, func() {
 		if a.imageRoom(imagesHigh, maxImageRoom) {
-			continue
+			return
 		}
 		removed, err := a.images.Collect(func() bool {
 			return a.life.Err() != nil || a.imageRoom(imagesLow, maxImageRoom+maxImageRoom/3)
@@ -38,7 +31,7 @@ func (a *Agent) collectImages() {
 		if err != nil {
 			a.log.Error("unused images are not removed", "error", err)
 		}
-	}
+	})
 }
 
 // imageRoom reports whether the disk is at most that full, or has so many bytes left.

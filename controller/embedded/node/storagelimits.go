@@ -23,14 +23,7 @@ const (
 // guardLimits evicts Pods that hold more of the disk than their limits on ephemeral storage and the size limits of
 // their volumes allow, as a kubelet does. It ends with the agent.
 func (a *Agent) guardLimits() {
-	tick := time.NewTicker(limitsEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-a.life.Done():
-			return
-		case <-tick.C:
-		}
+	a.every(limitsEvery, func() {
 		for _, w := range a.evictable() {
 			began := time.Now()
 			if began.Before(w.measureAt) {
@@ -44,7 +37,7 @@ func (a *Agent) guardLimits() {
 			}
 			w.measureAt = time.Now().Add(time.Since(began) * measureShare)
 		}
-	}
+	})
 }
 
 // exceeded names the first limit that a Pod has exceeded, with what it holds; it is empty when there is none.
