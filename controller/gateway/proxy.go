@@ -18,8 +18,8 @@ import (
 func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, t Target, route claim.Route, p pass) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	end := abortAtEnd(r.WithContext(ctx), cancel, route)
-	defer end.finish()
+	under := abortAtEnd(r.WithContext(ctx), cancel, route)
+	defer under.finish()
 
 	b := g.backendOf(t.ID, route)
 	via := b.http1
@@ -37,9 +37,10 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, t Target, route 
 		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
 	rp := &httputil.ReverseProxy{
-		Transport:     via,
-		FlushInterval: -1,
-		Rewrite:       func(pr *httputil.ProxyRequest) { rewrite(pr, t, route, p) },
+		Transport:      via,
+		FlushInterval:  -1,
+		Rewrite:        func(pr *httputil.ProxyRequest) { rewrite(pr, t, route, p) },
+		ModifyResponse: under.answer,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			g.failed(w, r, t, route, err)
 		},
@@ -47,7 +48,7 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, t Target, route 
 		BufferPool: buffers{},
 	}
 	rp.ServeHTTP(w, r.WithContext(ctx))
-	if ended(route) {
+	if ended(route) && under.partial() {
 		panic(http.ErrAbortHandler) // never let a cut answer look whole
 	}
 }
@@ -85,6 +86,9 @@ func rewrite(pr *httputil.ProxyRequest, t Target, route claim.Route, p pass) {
 func (g *Gateway) failed(w http.ResponseWriter, r *http.Request, t Target, route claim.Route, err error) {
 	var dialed *dialError
 	switch {
+	case ended(route) && repliable(r):
+		w.Header().Set("Connection", "close")
+		refuse(w, r, sandboxNotFound(t.ID))
 	case ended(route):
 		panic(http.ErrAbortHandler)
 	case r.Context().Err() != nil:
@@ -111,21 +115,23 @@ func isGRPC(r *http.Request) bool {
 	return r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
 }
 
+// errEnded means that the sandbox ended before its answer began.
+var errEnded = errors.New("the sandbox has ended")
+
 // flight is one request under way to a sandbox.
 type flight struct {
-	mu   sync.Mutex
-	over bool
+	repliable bool // the end can still be told by an answer, as long as none has begun
+	mu        sync.Mutex
+	begun     bool // the client has, or is getting, the header of the sandbox's answer
+	whole     bool // and there is nothing after the header
+	ended     bool // the sandbox ended before the request was over
+	over      bool
 }
 
-func (f *flight) finish() {
-	f.mu.Lock()
-	f.over = true
-	f.mu.Unlock()
-}
-
-// abortAtEnd resets the client's connection when the sandbox ends before the request does.
+// abortAtEnd ends a request when its sandbox ends. A client that has part of an answer, or is still sending, is cut
+// off with a reset of its connection; one that only waits gets the answer that the next request would get.
 func abortAtEnd(r *http.Request, cancel context.CancelFunc, route claim.Route) *flight {
-	f := &flight{}
+	f := &flight{repliable: repliable(r)}
 	go func() {
 		select {
 		case <-r.Context().Done():
@@ -133,13 +139,44 @@ func abortAtEnd(r *http.Request, cancel context.CancelFunc, route claim.Route) *
 		case <-route.Done:
 		}
 		f.mu.Lock()
-		if !f.over {
+		defer f.mu.Unlock()
+		if f.over || f.whole {
+			return
+		}
+		f.ended = true
+		if f.begun || !f.repliable {
 			resetClient(r)
 		}
-		f.mu.Unlock()
 		cancel()
 	}()
 	return f
+}
+
+// repliable reports whether a request is sent whole with its header: an answer to it needs no more of the client.
+func repliable(r *http.Request) bool { return r.ContentLength == 0 }
+
+// answer begins the sandbox's answer, unless the sandbox has ended.
+func (f *flight) answer(response *http.Response) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended {
+		return errEnded
+	}
+	f.begun, f.whole = true, response.Body == http.NoBody
+	return nil
+}
+
+// partial reports whether what the client got may be a part of an answer.
+func (f *flight) partial() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.begun && !f.whole
+}
+
+func (f *flight) finish() {
+	f.mu.Lock()
+	f.over = true
+	f.mu.Unlock()
 }
 
 // buffers are shared between the copies of all requests.

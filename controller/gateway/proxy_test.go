@@ -267,6 +267,63 @@ func TestKillResetsStreams(t *testing.T) {
 	}
 }
 
+// TestKillAnswersWhoWaits ends a sandbox while a request waits for its answer: the client learns what the next request
+// would learn, and not that a connection broke.
+func TestKillAnswersWhoWaits(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		via  func(*testing.T) http.RoundTripper
+		port int
+	}{
+		{"HTTP/1.1", func(*testing.T) http.RoundTripper { return http.DefaultTransport }, 8080},
+		{"HTTP/2", func(t *testing.T) http.RoundTripper { return h2cTransport(t) }, 8080},
+		{"health", func(*testing.T) http.RoundTripper { return http.DefaultTransport }, EnvdPort},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFixture(t, "")
+			asked := make(chan struct{})
+			kill := f.sandbox("iabc", c.port, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				close(asked)
+				<-r.Context().Done()
+			}), nil)
+			go func() {
+				<-asked
+				kill()
+			}()
+			response, err := c.via(t).RoundTrip(f.request("GET", "iabc", fmt.Sprint(c.port), "/health"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = response.Body.Close() }()
+			body, err := io.ReadAll(response.Body)
+			if response.StatusCode != 502 || err != nil || !bytes.Contains(body, []byte("The sandbox was not found")) {
+				t.Errorf("%s %v: %s", response.Status, err, body)
+			}
+		})
+	}
+}
+
+// TestKillNeverBreaksAnAnswerWithoutBody races the end of a sandbox with answers that are nothing but a header.
+func TestKillNeverBreaksAnAnswerWithoutBody(t *testing.T) {
+	f := newFixture(t, "")
+	for range 200 {
+		kill := f.sandbox("iabc", EnvdPort, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNoContent)
+		}), nil)
+		killed := make(chan struct{})
+		go func() {
+			defer close(killed)
+			kill()
+		}()
+		for range 3 {
+			if status, body, _ := do(t, f.request("GET", "iabc", "49983", "/health")); status != 204 && status != 502 {
+				t.Fatalf("%d %s", status, body)
+			}
+		}
+		<-killed
+	}
+}
+
 func openStream(t *testing.T, f *fixture, via http.RoundTripper) (first string, rest func() ([]byte, error)) {
 	t.Helper()
 	response, err := via.RoundTrip(f.request("GET", "iabc", "8080", "/"))
