@@ -66,16 +66,18 @@ func diskSpace(dir string) (free, size uint64, err error) {
 // somebody else fills the disk.
 func (a *Agent) evictLargest(free, floor uint64) bool {
 	var largest *worker
+	var wipes int
 	most := floor / 4
 	for _, w := range a.evictable() {
+		before := w.wiped()
 		if held := diskUse(w.dir, maxCounted) + w.deleted(maxCounted); held > most {
-			largest, most = w, held
+			largest, most, wipes = w, held, before
 		}
 	}
 	if largest == nil {
 		return false
 	}
-	largest.setEviction(fmt.Sprintf("the disk has %d MB left, below the %d MB that are kept free, and this Pod holds %d MB of it", free>>20, floor>>20, most>>20))
+	largest.setEviction(fmt.Sprintf("the disk has %d MB left, below the %d MB that are kept free, and this Pod holds %d MB of it", free>>20, floor>>20, most>>20), wipes)
 	return true
 }
 

@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -201,7 +203,6 @@ func TestStorageLimits(t *testing.T) {
 }
 
 func TestDiskUseCountsWhatIsHeld(t *testing.T) {
-	const mib = 1 << 20
 	dir := t.TempDir()
 	path := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
 	check := func(err error) {
@@ -221,12 +222,12 @@ func TestDiskUseCountsWhatIsHeld(t *testing.T) {
 	check(os.Symlink(elsewhere, path("away")))
 	// Deeper than a path can name, and than there are descriptors.
 	const depth = 3000
-	fd, err := openDirectory(unix.AT_FDCWD, dir)
+	fd, err := openDir(unix.AT_FDCWD, dir)
 	check(err)
 	for range depth {
 		check(unix.Mkdirat(fd, "directory", 0o700))
 		check(unix.Mkdirat(fd, "beside", 0o700))
-		next, err := openDirectory(fd, "directory")
+		next, err := openDir(fd, "directory")
 		check(err)
 		check(unix.Close(fd))
 		fd = next
@@ -250,5 +251,90 @@ func TestDiskUseCountsWhatIsHeld(t *testing.T) {
 	}
 	if held := diskUse(dir, 100); held >= 2*mib+directories {
 		t.Errorf("%d bytes in the first hundred files", held)
+	}
+}
+
+const mib = 1 << 20
+
+func openDir(at int, name string) (int, error) {
+	return unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}
+
+// TestDiskUseOfAMovingTree has directories renamed all the time at every level above a file, and the file is found.
+func TestDiskUseOfAMovingTree(t *testing.T) {
+	const levels = 4
+	dir := t.TempDir()
+	at := dir
+	for range levels {
+		for i := range 1000 { // which the directory is looked for among
+			if err := os.WriteFile(filepath.Join(at, strconv.Itoa(i)), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at = filepath.Join(at, "a")
+		if err := os.Mkdir(at, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(at, "file"), make([]byte, mib), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var parents []int
+	at = dir
+	for range levels {
+		fd, err := openDir(unix.AT_FDCWD, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parents = append(parents, fd)
+		at = filepath.Join(at, "a")
+	}
+	stop := make(chan struct{})
+	var movers sync.WaitGroup
+	for _, fd := range parents {
+		movers.Go(func() {
+			defer func() { _ = unix.Close(fd) }()
+			for from, to := "a", "b"; ; from, to = to, from {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = unix.Renameat(fd, from, fd, to)
+				}
+			}
+		})
+	}
+	found := 0
+	for range 12 {
+		if diskUse(dir, math.MaxInt) >= mib {
+			found++
+		}
+	}
+	close(stop)
+	movers.Wait()
+	if found < 6 {
+		t.Errorf("the file was found %d times of 12", found)
+	}
+	if use := diskUse(dir, math.MaxInt); use < mib || use > 2*mib {
+		t.Errorf("at rest the tree holds %d bytes", use)
+	}
+}
+
+// TestEvictionIsForWhatWasMeasured measures a Pod, empties it, and only then decides.
+func TestEvictionIsForWhatWasMeasured(t *testing.T) {
+	w := &worker{wake: make(chan struct{}, 1)}
+	before := w.wiped()
+	w.forgetEviction()
+	w.setEviction("what the former sandbox wrote", before)
+	if w.eviction != "" {
+		t.Errorf("the next sandbox goes for %s", w.eviction)
+	}
+	w.setEviction("what this sandbox wrote", w.wiped())
+	if w.eviction == "" {
+		t.Error("no eviction for what the sandbox wrote itself")
+	}
+	w.forgetEviction()
+	if w.eviction != "" {
+		t.Errorf("a reset leaves %s", w.eviction)
 	}
 }

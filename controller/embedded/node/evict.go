@@ -21,12 +21,30 @@ func terminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// setEviction asks the worker to end its Pod, and says why.
-func (w *worker) setEviction(message string) {
+// wiped is how often the Pod has been emptied; take it before measuring what the Pod holds.
+func (w *worker) wiped() int {
 	w.mu.Lock()
-	w.eviction = message
-	w.mu.Unlock()
-	w.poke()
+	defer w.mu.Unlock()
+	return w.wipes
+}
+
+// setEviction asks the worker to end its Pod, and says why. It does nothing when the Pod has been emptied since: the
+// next sandbox is not to blame for the last.
+func (w *worker) setEviction(message string, wipes int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.wipes == wipes {
+		w.eviction = message
+		w.poke()
+	}
+}
+
+// forgetEviction is called when the Pod has been emptied.
+func (w *worker) forgetEviction() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wipes++
+	w.eviction = ""
 }
 
 // evict ends the Pod without grace and frees what it holds. The API hears of it afterwards: while the disk is full it

@@ -71,6 +71,7 @@ func (w *worker) wipe(ctx context.Context) error {
 	if err := w.wipeVolumes(); err != nil {
 		return fmt.Errorf("empty the volumes: %w", err)
 	}
+	w.forgetEviction()
 	// The start that follows puts it on record; until then the record still asks for this reset.
 	return nil
 }

@@ -30,10 +30,10 @@ func (a *Agent) guardLimits() {
 				continue
 			}
 			w.mu.Lock()
-			pod := w.latest
+			pod, wipes := w.latest, w.wipes
 			w.mu.Unlock()
 			if message := w.exceeded(pod); message != "" {
-				w.setEviction(message)
+				w.setEviction(message, wipes)
 			}
 			w.measureAt = time.Now().Add(time.Since(began) * measureShare)
 		}

@@ -33,6 +33,8 @@ type worker struct {
 	images map[string]bool
 	// eviction is why the Pod has to go; empty when it may stay.
 	eviction string
+	// wipes counts the resets that have emptied the Pod: what was measured before the last one is no longer in it.
+	wipes int
 	// measureAt is when the Pod is measured next; guardLimits alone uses it.
 	measureAt time.Time
 
