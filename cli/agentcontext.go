@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"navix.sh/agentbox/cli/clierr"
 	"navix.sh/agentbox/cli/config"
@@ -45,8 +46,10 @@ type grammarInfo struct {
 }
 
 type commandInfo struct {
-	Name     string `json:"name"`
-	Describe string `json:"describe"`
+	Name     string   `json:"name"`
+	Describe string   `json:"describe"`
+	Forms    []string `json:"forms,omitempty"` // of a verb that was asked for by name
+	Flags    []string `json:"flags,omitempty"`
 }
 
 type flagInfo struct {
@@ -86,6 +89,7 @@ type resourceInfo struct {
 	Gate     string                `json:"gate,omitempty"`
 	Readable string                `json:"readable"` // list, item or both
 	Watch    bool                  `json:"watch,omitempty"`
+	Flags    map[string][]string   `json:"flags"` // of the list, of one item, and of each view, besides those that connect
 	Columns  []string              `json:"columns"`
 	Wide     []string              `json:"wide,omitempty"` // columns that need --wide
 	Filters  map[string][]string   `json:"filters,omitempty"`
@@ -100,12 +104,13 @@ type resourceInfo struct {
 }
 
 type writeInfo struct {
-	Form          string `json:"form"`
-	Describe      string `json:"describe,omitempty"`
-	Body          string `json:"body,omitempty"`
-	DryRun        bool   `json:"dryRun,omitempty"`
-	Approval      string `json:"approval,omitempty"`
-	NeverForAgent string `json:"neverForAgent,omitempty"`
+	Form          string   `json:"form"`
+	Describe      string   `json:"describe,omitempty"`
+	Body          string   `json:"body,omitempty"`
+	DryRun        bool     `json:"dryRun,omitempty"`
+	Approval      string   `json:"approval,omitempty"`
+	NeverForAgent string   `json:"neverForAgent,omitempty"`
+	Flags         []string `json:"flags"`
 }
 
 // compactShape maps a field to its type and what it is. An only key "=" names a
@@ -117,7 +122,7 @@ const schemaNotes = "field: type, then what it is. ! required, * fixed at create
 // agentContextCommand is `abx agent-context [<resource>]`. It needs no configuration.
 func (a *App) agentContextCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "agent-context [RESOURCE]",
+		Use:   "agent-context [RESOURCE|COMMAND]",
 		Short: "The whole command line as one JSON document, for an agent",
 		Args:  words(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -125,15 +130,9 @@ func (a *App) agentContextCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if p.fields != nil || p.format == output.CSV || p.format == output.Name {
-				return clierr.New(clierr.InvalidValue, "agent-context is one JSON document").Hint("use --jq to pick from it")
-			}
-			document := a.agentContext("")
-			if len(args) == 1 {
-				if a.Index.Find(args[0]) == nil {
-					return a.unknownContextResource(args[0])
-				}
-				document = a.agentContext(args[0])
+			document, err := a.contextOf(args)
+			if err != nil {
+				return err
 			}
 			if p.query == nil && p.format != output.YAML {
 				return output.WriteJSON(a.Out, document)
@@ -141,25 +140,116 @@ func (a *App) agentContextCommand() *cobra.Command {
 			return a.struct2document(cmd.Context(), p, document)
 		},
 		ValidArgsFunction: func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-			return matching(a.plurals(), prefix), cobra.ShellCompDirectiveNoFileComp
+			return matching(a.contextWords(), prefix), cobra.ShellCompDirectiveNoFileComp
 		},
-		Annotations: map[string]string{annotationExamples: "abx agent-context # everything\nabx agent-context envs # one resource"},
+		Annotations: map[string]string{annotationExamples: "abx agent-context # everything\nabx agent-context envs # one resource\nabx agent-context upgrade # one command"},
 	}
-	addFlags(cmd, groupOutput)
+	addOutput(cmd, 0, valueFormats)
 	return cmd
 }
 
-func (a *App) plurals() []string {
+// contextWords are what agent-context can be narrowed to.
+func (a *App) contextWords() []string {
 	var names []string
 	for i := range a.Index.Resources {
 		names = append(names, a.Index.Resources[i].Plural)
 	}
+	for _, c := range a.Command().Commands() {
+		if !c.Hidden && !slices.Contains(names, c.Name()) {
+			names = append(names, c.Name())
+		}
+	}
 	return names
 }
 
-func (a *App) unknownContextResource(word string) error {
-	names := a.plurals()
-	return clierr.New(clierr.UnknownResource, "there is no resource %q", word).Choices(names, registry.Suggest(word, names))
+// contextOf is the document that the words ask for.
+func (a *App) contextOf(args []string) (*agentContext, error) {
+	names := a.contextWords()
+	switch {
+	case len(args) == 0:
+		return a.agentContext(""), nil
+	case a.Index.Find(args[0]) != nil:
+		return a.agentContext(args[0]), nil
+	case slices.Contains(names, args[0]):
+		return a.commandContext(args[0]), nil
+	}
+	return nil, clierr.New(clierr.UnknownResource, "there is no resource and no command %q", args[0]).Choices(names, registry.Suggest(args[0], names))
+}
+
+// commandContext is the document for one command.
+func (a *App) commandContext(name string) *agentContext {
+	c := a.agentContext(name)
+	c.Resources = []resourceInfo{}
+	all := a.agentContext("")
+	used := map[string]bool{}
+	for _, info := range all.Commands {
+		if first, _, _ := strings.Cut(info.Name, " "); first != name {
+			continue
+		}
+		if info.Name == name && slices.Contains(a.verbs(), name) {
+			for i := range a.Index.Resources {
+				for _, f := range a.writeForms(&a.Index.Resources[i]) {
+					if strings.HasPrefix(f.name, "abx "+name+" ") {
+						info.Forms = append(info.Forms, f.name)
+					}
+				}
+			}
+			for _, t := range a.targets(name) {
+				for _, flag := range a.flagNames(t) {
+					if !slices.Contains(info.Flags, flag) {
+						info.Flags = append(info.Flags, flag)
+					}
+				}
+			}
+		}
+		for _, flag := range info.Flags {
+			flag, _, _ = strings.Cut(flag, " ")
+			used[flag] = true
+		}
+		c.Commands = append(c.Commands, info)
+	}
+	c.Flags = slices.DeleteFunc(all.Flags, func(f flagInfo) bool { return !used[f.Name] })
+	return c
+}
+
+// flagNames are the flags of a target besides those that connect. A --format that prints only some formats names them.
+func (a *App) flagNames(t target) []string {
+	names := []string{}
+	for _, f := range flagTable() {
+		switch {
+		case f.Groups&groupGlobal != 0 || !a.takes(t, f):
+		case f.Name == "format":
+			names = append(names, formatFlag(t.formats()))
+		default:
+			names = append(names, "--"+f.Name)
+		}
+	}
+	return names
+}
+
+func formatFlag(formats []string) string {
+	if len(formats) == len(output.Formats) {
+		return "--format"
+	}
+	return "--format " + strings.Join(formats, "|")
+}
+
+// commandFlagNames are the flags of a command that is neither a read nor a write, besides those that connect.
+func commandFlagNames(cmd *cobra.Command) []string {
+	var names []string
+	saves := cmd.Annotations[annotationSaves] != ""
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		def := lookupFlag(f.Name)
+		known := def != nil && def.Help == f.Usage
+		switch {
+		case f.Name == "help" || known && def.Groups&groupGlobal != 0 && !(saves && def.Groups&groupSave != 0):
+		case known && f.Name == "format":
+			names = append(names, formatFlag(strings.Split(cmd.Annotations[annotationFormats], ", ")))
+		default:
+			names = append(names, "--"+f.Name)
+		}
+	})
+	return names
 }
 
 // agentContext builds the document, whole or for one resource.
@@ -195,16 +285,25 @@ func (a *App) describeTool(c *agentContext) {
 			"Ids and values come from output; nothing is guessed: errors name the valid set.",
 		},
 	}
-	for _, cmd := range a.Command().Commands() {
+	root := a.Command()
+	for _, cmd := range root.Commands() {
 		if a.Index.Find(cmd.Name()) == nil && !cmd.Hidden {
-			c.Commands = append(c.Commands, commandInfo{strings.TrimSuffix(cmd.Use, " [flags]"), cmd.Short})
+			c.Commands = append(c.Commands, a.commandInfo(cmd))
 			for _, sub := range cmd.Commands() {
-				c.Commands = append(c.Commands, commandInfo{cmd.Name() + " " + sub.Use, sub.Short})
+				c.Commands = append(c.Commands, a.commandInfo(sub))
 			}
 		}
 	}
 	for _, f := range flagTable() {
-		c.Flags = append(c.Flags, flagInfo{"--" + f.Name, f.Arg, f.Values, strings.TrimPrefix(belongsTo(f), "--"+f.Name+" is for "), f.Help})
+		c.Flags = append(c.Flags, flagInfo{"--" + f.Name, f.Arg, f.Values, a.belongsTo(f), f.Help})
+	}
+	for _, cmd := range a.others() {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if def := lookupFlag(f.Name); f.Name != "help" && (def == nil || def.Help != f.Usage) {
+				_, arg, _ := strings.Cut(ownFlag(f).name, " ")
+				c.Flags = append(c.Flags, flagInfo{"--" + f.Name, arg, nil, strings.TrimPrefix(cmd.CommandPath(), "abx "), ownFlag(f).about})
+			}
+		})
 	}
 	for _, s := range config.List {
 		c.Environment = append(c.Environment, envInfo{s.Env, "--" + s.Flag, s.Help})
@@ -224,6 +323,15 @@ func (a *App) describeTool(c *agentContext) {
 	for _, r := range a.Index.Roots() {
 		c.Roots = append(c.Roots, r.Plural)
 	}
+}
+
+// commandInfo describes a command that is no resource. The flags of a verb stand with the resources that it writes.
+func (a *App) commandInfo(cmd *cobra.Command) commandInfo {
+	info := commandInfo{Name: strings.TrimSuffix(strings.TrimPrefix(cmd.UseLine(), "abx "), " [flags]"), Describe: cmd.Short}
+	if !slices.Contains(a.verbs(), cmd.Name()) {
+		info.Flags = commandFlagNames(cmd)
+	}
+	return info
 }
 
 // extraEnvironment are variables without a flag.
@@ -254,6 +362,10 @@ func (a *App) resourceInfo(r *registry.Resource, schemas map[string]compactShape
 		info.Readable = "item"
 	default:
 		info.Readable = "list"
+	}
+	info.Flags = map[string][]string{}
+	for _, t := range targets("", r) {
+		info.Flags[t.name()] = a.flagNames(t)
 	}
 	info.Watch = r.List != nil && r.List.Watch
 	for _, c := range r.Columns {
@@ -299,7 +411,8 @@ func (a *App) resourceInfo(r *registry.Resource, schemas map[string]compactShape
 func (a *App) writeInfos(r *registry.Resource, info *resourceInfo, schemas map[string]compactShape) {
 	add := func(name, operation, about, never, form string, body bool) {
 		op := a.Index.Operation(operation)
-		w := &writeInfo{Form: form, Describe: firstSentence(about), DryRun: op.QueryParam("dryRun") != nil, Approval: op.Approval, NeverForAgent: never}
+		w := &writeInfo{Form: form, Describe: firstSentence(about), DryRun: op.QueryParam("dryRun") != nil, Approval: op.Approval, NeverForAgent: never,
+			Flags: a.flagNames(target{verb: name, resource: r, item: name != "create"})}
 		if body && op.Request != nil {
 			w.Body = op.Request.Schema
 			a.addSchema(w.Body, schemas, true, true)

@@ -19,7 +19,7 @@ import (
 // Budgets of the document in bytes: it is read into a model's context.
 const (
 	wholeBudget    = 60_000
-	resourceBudget = 8_000
+	resourceBudget = 9_000
 )
 
 func TestAgentContextFitsItsBudgetAndSchema(t *testing.T) {

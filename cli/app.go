@@ -165,7 +165,7 @@ func (a *App) Command() *cobra.Command {
 		a.helpError = a.help(cmd, cmd.Flags().Args()) // cobra takes no error here
 	})
 	root.SetFlagErrorFunc(a.flagError)
-	addFlags(root, groupGlobal|groupVersion)
+	addFlags(root, groupGlobal|groupVersion|groupJSON)
 	for _, r := range a.Index.Roots() {
 		root.AddCommand(a.readCommand(r))
 	}
@@ -174,6 +174,7 @@ func (a *App) Command() *cobra.Command {
 	}
 	root.AddCommand(a.otherCommands()...)
 	root.SetHelpCommand(a.helpCommand())
+	root.InitDefaultHelpCmd() // or it would be there only once the tree runs
 	return root
 }
 

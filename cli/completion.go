@@ -29,7 +29,7 @@ var shells = []string{"bash", "zsh", "fish", "powershell"}
 
 // completionCommand is `abx completion <shell>`. It needs no configuration.
 func (a *App) completionCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:       "completion bash|zsh|fish|powershell",
 		Short:     "The completion script of a shell",
 		Long:      "Save the script where the shell looks for it; sourcing it at every start costs time. It completes names of existing objects too.",
@@ -54,6 +54,8 @@ func (a *App) completionCommand() *cobra.Command {
 			"abx completion bash > ~/.local/share/bash-completion/completions/abx",
 			"abx completion zsh > ~/.zfunc/_abx", "abx completion fish > ~/.config/fish/completions/abx.fish"}, "\n")},
 	}
+	addFlags(cmd, 0)
+	return cmd
 }
 
 type completer = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)

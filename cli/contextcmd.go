@@ -29,19 +29,25 @@ func (a *App) contextCommand() *cobra.Command {
 			"abx context set prod --endpoint https://console.example.com/agentbox --api-key-stdin < KEYFILE",
 			"abx context show # every setting, and where it comes from", "abx context use prod"}, "\n")},
 	}
-	addFlags(cmd, groupGlobal|groupOutput)
+	addOutput(cmd, groupGlobal|groupCSV, output.Formats)
 	names := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return a.contextNames(), cobra.ShellCompDirectiveNoFileComp
 	}
-	add := func(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, []string) error, example string) {
+	add := func(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, []string) error, example string) *cobra.Command {
 		sub := &cobra.Command{Use: use, Short: short, Args: args, RunE: run, ValidArgsFunction: names,
 			Annotations: map[string]string{annotationExamples: example}}
-		addFlags(sub, groupGlobal|groupOutput)
+		if sub.Name() == "list" {
+			addOutput(sub, groupGlobal|groupCSV, output.Formats)
+		} else {
+			addOutput(sub, groupGlobal, valueFormats)
+		}
 		a.completeFlags(sub)
 		cmd.AddCommand(sub)
+		return sub
 	}
-	add("set NAME", "Save a deployment, or change what is given of one", words(1, 1), a.contextSet,
+	set := add("set NAME", "Save a deployment, or change what is given of one", words(1, 1), a.contextSet,
 		"abx context set prod --endpoint https://console.example.com/agentbox --api-key-stdin < KEYFILE")
+	set.Annotations[annotationSaves] = "true"
 	add("use NAME", "Make a context the current one", words(1, 1), a.contextUse, "abx context use prod")
 	add("list", "All contexts", words(0, 0), func(cmd *cobra.Command, _ []string) error { return a.contextList(cmd) }, "abx context list")
 	add("show [NAME]", "Every setting, and where it comes from", words(0, 1), a.contextShow, "abx context show --json")

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"slices"
 	"time"
@@ -17,17 +18,31 @@ import (
 
 // skillsCommand is `abx skills …`.
 func (a *App) skillsCommand() *cobra.Command {
-	var asJSON bool
-	return withJSON(skillscmd.New(skillscmd.Options{Getenv: a.Getenv, JSON: func() bool { return asJSON }}), &asJSON)
+	cmd := skillscmd.New(skillscmd.Options{Getenv: a.Getenv, Print: a.printValue})
+	addFlags(cmd, groupJSON)
+	for _, sub := range cmd.Commands() {
+		addOutput(sub, 0, valueFormats)
+	}
+	return cmd
 }
 
 // upgradeCommand is `abx upgrade`.
 func (a *App) upgradeCommand() *cobra.Command {
-	var asJSON bool
-	return withJSON(upgrade.New(upgrade.CommandOptions{
-		Current: Version, Getenv: a.Getenv, JSON: func() bool { return asJSON },
-		Transport: a.releaseTransport,
-	}), &asJSON)
+	cmd := upgrade.New(upgrade.CommandOptions{Current: Version, Getenv: a.Getenv, Print: a.printValue, Transport: a.releaseTransport})
+	addOutput(cmd, 0, valueFormats)
+	return cmd
+}
+
+// printValue prints v as the output flags ask, or lets text print it for a person.
+func (a *App) printValue(cmd *cobra.Command, v any, text func(io.Writer) error) error {
+	p, err := a.printing(cmd)
+	if err != nil {
+		return err
+	}
+	if p.machine() {
+		return a.struct2document(cmd.Context(), p, v)
+	}
+	return text(a.Out)
 }
 
 // releaseTransport carries the requests for releases.
@@ -53,14 +68,4 @@ func (a *App) updateNotice(ctx context.Context, args []string, code int) {
 			return upgrade.NewSource(a.Getenv, transport)
 		},
 	})
-}
-
-// withJSON gives a command and those below it the flags that every command has.
-func withJSON(cmd *cobra.Command, asJSON *bool) *cobra.Command {
-	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON; errors are JSON too")
-	cmd.Flags().BoolP("help", "h", false, "show this page")
-	for _, sub := range cmd.Commands() {
-		withJSON(sub, asJSON)
-	}
-	return cmd
 }

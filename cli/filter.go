@@ -104,23 +104,19 @@ func (a *App) listing(cmd *cobra.Command, r *registry.Resource) (listing, error)
 		}
 		l.sort, l.descending = &f, down
 	}
-	return l, a.checkListing(cmd, r, l)
+	return l, checkListing(cmd, l)
 }
 
 // checkListing refuses flags that exclude each other.
-func (a *App) checkListing(cmd *cobra.Command, r *registry.Resource, l listing) error {
+func checkListing(cmd *cobra.Command, l listing) error {
 	conflict := func(x, y string) error {
 		return clierr.New(clierr.InvalidValue, "%s and %s do not go together", x, y).Hint("leave one of them out")
 	}
 	switch {
-	case l.allClusters && r.Platform:
-		return clierr.New(clierr.InvalidValue, "%s belong to the whole platform; --all-clusters would repeat them", r.Plural).Hint("abx " + r.Plural)
 	case l.allClusters && cmd.Flags().Changed("cluster"):
 		return conflict("--all-clusters", "--cluster")
 	case !l.watch:
 		return nil
-	case !r.List.Watch:
-		return clierr.New(clierr.Unsupported, "%s cannot be watched", r.Plural).Hint("abx " + a.Index.Form(r))
 	case l.allClusters:
 		return conflict("--watch", "--all-clusters")
 	case l.sort != nil:

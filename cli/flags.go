@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,21 +19,29 @@ import (
 	"navix.sh/agentbox/registry"
 )
 
-// group says which commands a flag belongs to.
+// group is a set of flags that stand together; target.go says who takes which.
 type group uint
 
 const (
-	groupGlobal group = 1 << iota // where to connect, and how to print
-	groupOutput
-	groupList
-	groupRead
+	groupGlobal group = 1 << iota // where to connect
+	groupValue                    // how to print one value
+	groupCSV                      // what has rows and columns
+	groupFields                   // what has fields to choose from
+	groupRows                     // lists
+	groupFilter
+	groupAllClusters
+	groupWatch
+	groupEditable
+	groupSchema
 	groupLogs
-	groupBody   // create, update
-	groupScale  // scale
-	groupWrite  // everything that changes something
+	groupBody   // a body from a file
+	groupScale  // a verb that sets one number
 	groupAction // the action that the flag names
-	groupSchema // commands with a shape to show
-	groupVersion
+	groupDryRun
+	groupWait
+	groupJSON    // commands whose only choice is JSON
+	groupSave    // what a context holds
+	groupVersion // abx alone
 )
 
 type flagKind int
@@ -58,32 +67,35 @@ type flagDef struct {
 	Help   string
 }
 
-func flagTable() []flagDef {
+var flagTable = sync.OnceValue(func() []flagDef {
 	table := []flagDef{
-		{Name: "json", Groups: groupOutput, Help: "print JSON; errors are JSON too"},
-		{Name: "csv", Groups: groupOutput, Help: "print CSV"},
-		{Name: "format", Arg: "FORMAT", Kind: kindString, Groups: groupOutput, Values: output.Formats, Help: "print in this format"},
-		{Name: "fields", Arg: "A,B", Kind: kindString, Groups: groupOutput, Help: "only these columns, or paths such as status.phase"},
-		{Name: "jq", Arg: "EXPR", Kind: kindString, Groups: groupOutput, Help: "print what this jq expression makes of the JSON"},
-		{Name: "filter", Arg: "KEY=VALUE", Kind: kindStrings, Groups: groupList, Help: "only matching rows; KEY is a column heading; may be repeated"},
-		{Name: "sort", Arg: "KEY", Kind: kindString, Groups: groupList, Help: "sort by a column; -KEY sorts downwards"},
-		{Name: "limit", Arg: "N", Kind: kindCount, Groups: groupList, Help: "at most so many rows (tables: 200)"},
-		{Name: "wide", Groups: groupList, Help: "all columns"},
-		{Name: "all-clusters", Groups: groupList, Help: "the same list from every cluster, with a cluster column"},
-		{Name: "watch", Groups: groupList, Help: "keep printing changes until interrupted"},
-		{Name: "editable", Groups: groupRead | groupBody, Help: "print the file that a write takes"},
-		{Name: "schema", Groups: groupRead | groupSchema, Help: "print the shape as JSON; works without a deployment"},
+		{Name: "json", Groups: groupValue | groupJSON, Help: "print JSON; errors are JSON too"},
+		{Name: "csv", Groups: groupCSV, Help: "print CSV"},
+		{Name: "format", Arg: "FORMAT", Kind: kindString, Groups: groupValue, Values: output.Formats, Help: "print in this format"},
+		{Name: "fields", Arg: "A,B", Kind: kindString, Groups: groupFields, Help: "only these columns, or paths such as status.phase"},
+		{Name: "jq", Arg: "EXPR", Kind: kindString, Groups: groupValue, Help: "print what this jq expression makes of the JSON"},
+		{Name: "filter", Arg: "KEY=VALUE", Kind: kindStrings, Groups: groupFilter, Help: "only matching rows; KEY is a column heading; may be repeated"},
+		{Name: "sort", Arg: "KEY", Kind: kindString, Groups: groupRows, Help: "sort by a column; -KEY sorts downwards"},
+		{Name: "limit", Arg: "N", Kind: kindCount, Groups: groupRows, Help: "at most so many rows (tables: 200)"},
+		{Name: "wide", Groups: groupRows, Help: "all columns"},
+		{Name: "all-clusters", Groups: groupAllClusters, Help: "the same list from every cluster, with a cluster column"},
+		{Name: "watch", Groups: groupWatch, Help: "keep printing changes until interrupted"},
+		{Name: "editable", Groups: groupEditable, Help: "print the file that a write takes"},
+		{Name: "schema", Groups: groupSchema, Help: "print the shape as JSON; works without a deployment"},
 		{Name: "container", Arg: "NAME", Kind: kindString, Groups: groupLogs, Help: "logs: only this container"},
 		{Name: "tail", Arg: "N", Kind: kindCount, Groups: groupLogs, Help: "logs: only the last N lines"},
 		{Name: "follow", Groups: groupLogs, Help: "logs: keep printing new lines"},
 		{Name: "source", Arg: "NAME", Kind: kindString, Groups: groupLogs, Help: "logs: where to read from"},
 		{Name: "file", Short: "f", Arg: "FILE", Kind: kindString, Groups: groupBody, Help: "the body, JSON or YAML; - is standard input"},
 		{Name: "replicas", Arg: "N", Kind: kindCount, Groups: groupScale, Help: "the new size"},
-		{Name: "dry-run", Groups: groupWrite, Help: "let the server check it and show what would change"},
-		{Name: "wait", Groups: groupWrite, Help: "wait for the effect, and for an approval"},
+		{Name: "dry-run", Groups: groupDryRun, Help: "let the server check it and show what would change"},
+		{Name: "wait", Groups: groupWait, Help: "wait for the effect, and for an approval"},
 	}
 	for _, s := range config.List {
 		def := flagDef{Name: s.Flag, Arg: "VALUE", Kind: kindString, Groups: groupGlobal, Help: s.Help}
+		if s.Flag != "context" && s.Flag != "timeout" {
+			def.Groups |= groupSave
+		}
 		switch s.Flag {
 		case "timeout":
 			def.Kind, def.Arg = kindDuration, "DURATION"
@@ -100,8 +112,16 @@ func flagTable() []flagDef {
 		}
 		table = append(table, def)
 	}
-	for i := range registry.Default().Resources {
-		for _, act := range registry.Default().Resources[i].Actions {
+	ix := registry.Default()
+	for i := range ix.Resources {
+		for _, v := range ix.Resources[i].Views {
+			for _, o := range v.Options {
+				if at := slices.IndexFunc(table, func(f flagDef) bool { return f.Name == o.Flag }); at >= 0 {
+					table[at].Values = ix.Operation(v.Operation).QueryParam(o.Param).Schema.Enum
+				}
+			}
+		}
+		for _, act := range ix.Resources[i].Actions {
 			for _, f := range act.Flags {
 				table = append(table, flagDef{Name: f.Name, Arg: strings.ToUpper(f.Name), Kind: kindString, Groups: groupAction,
 					Values: f.Values, Action: act.Name, Help: f.Describe})
@@ -109,17 +129,32 @@ func flagTable() []flagDef {
 		}
 	}
 	return append(table,
-		flagDef{Name: "api-key-stdin", Groups: groupGlobal, Help: "read the key from standard input"},
+		flagDef{Name: "api-key-stdin", Groups: groupGlobal | groupSave, Help: "read the key from standard input"},
 		flagDef{Name: "color", Arg: "WHEN", Kind: kindString, Groups: groupGlobal, Values: output.ColorModes, Help: "when to use colour"},
 		flagDef{Name: "version", Groups: groupVersion, Help: "print the version"},
 	)
-}
+})
 
 // addFlags defines the flags of the groups on cmd.
 func addFlags(cmd *cobra.Command, groups group) {
+	addFlagsIf(cmd, func(f flagDef) bool { return f.Groups&groups != 0 })
+}
+
+// addAddressFlags defines the flags of a command that an address follows. The other ones are there too, but hidden: they
+// are refused when the address is known, with what would be right there.
+func addAddressFlags(cmd *cobra.Command, groups group) {
+	addFlagsIf(cmd, func(f flagDef) bool { return f.Groups != groupVersion })
+	for _, f := range flagTable() {
+		if own := cmd.Flags().Lookup(f.Name); own != nil {
+			own.Hidden = f.Groups&groups == 0 || f.Action != "" && f.Action != cmd.Name()
+		}
+	}
+}
+
+func addFlagsIf(cmd *cobra.Command, wanted func(flagDef) bool) {
 	cmd.Flags().BoolP("help", "h", false, "show this page")
 	for _, f := range flagTable() {
-		if f.Groups&groups == 0 || f.Action != "" && f.Action != cmd.Name() {
+		if !wanted(f) || cmd.Flags().Lookup(f.Name) != nil {
 			continue
 		}
 		set := cmd.Flags()
@@ -253,7 +288,7 @@ func (a *App) flagError(cmd *cobra.Command, err error) error {
 	var missing *pflag.ValueRequiredError
 	switch {
 	case errors.As(err, &unknown):
-		return unknownFlag(cmd, unknown)
+		return a.unknownFlag(cmd, unknown)
 	case errors.As(err, &value):
 		name := value.GetFlag().Name
 		e := clierr.New(clierr.InvalidValue, "--%s=%s: %v", name, value.GetValue(), errors.Unwrap(value))
@@ -267,7 +302,7 @@ func (a *App) flagError(cmd *cobra.Command, err error) error {
 	return clierr.New(clierr.UnknownFlag, "%v", err).Hint("a flag is written --name or --name=value")
 }
 
-func unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) error {
+func (a *App) unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) error {
 	name := unknown.GetSpecifiedName()
 	shown := "--" + name
 	if unknown.GetSpecifiedShortnames() != "" {
@@ -287,31 +322,11 @@ func unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) error {
 			return e.Choices(nil, "--"+name).Hint("a long flag has two dashes")
 		}
 		e.Message = fmt.Sprintf("--%s does not apply to %s", table[i].Name, cmd.CommandPath())
-		return e.Hint(belongsTo(table[i]), cmd.CommandPath()+" --help").Choices(valid, "")
+		return e.Hint("it is for "+a.belongsTo(table[i]), cmd.CommandPath()+" --help").Choices(valid, "")
 	}
 	if name == "yes" || name == "y" {
 		return e.Hint("abx never asks a question; leave it out").Choices(valid, "")
 	}
 	suggestion := registry.Suggest("--"+strings.TrimLeft(name, "-"), valid)
 	return e.Choices(valid, suggestion).Hint(cmd.CommandPath() + " --help")
-}
-
-// belongsTo says which commands take the flag.
-func belongsTo(f flagDef) string {
-	var where []string
-	if f.Action != "" {
-		where = []string{f.Action}
-	}
-	for _, g := range []struct {
-		group group
-		name  string
-	}{
-		{groupOutput, "reads and writes"}, {groupList, "lists"}, {groupRead, "reads"}, {groupLogs, "logs"}, {groupBody, "create and update"},
-		{groupScale, "scale"}, {groupWrite, "writes"}, {groupGlobal, "commands that connect"}, {groupVersion, "abx alone"},
-	} {
-		if f.Groups&g.group != 0 {
-			where = append(where, g.name)
-		}
-	}
-	return fmt.Sprintf("--%s is for %s", f.Name, strings.Join(where, ", "))
 }

@@ -8,21 +8,21 @@ import (
 	"github.com/spf13/pflag"
 
 	"navix.sh/agentbox/cli/clierr"
-	"navix.sh/agentbox/cli/config"
 	"navix.sh/agentbox/cli/output"
 	"navix.sh/agentbox/registry"
 )
 
 // helpCommand is `abx help [<command or address>]`.
 func (a *App) helpCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "help [COMMAND]", Short: "Help for a command or a resource", Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, rest, err := cmd.Root().Find(args)
 			if err != nil {
 				return err
 			}
-			return a.help(target, rest)
+			asJSON, _ := cmd.Flags().GetBool("json")
+			return a.printHelp(target, rest, asJSON)
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			var names []string
@@ -35,10 +35,17 @@ func (a *App) helpCommand() *cobra.Command {
 		},
 		Annotations: map[string]string{annotationExamples: "abx help envs\nabx help create envs"},
 	}
+	addFlags(cmd, groupJSON)
+	return cmd
 }
 
 // help prints the help of a command; words are what follows it, an address perhaps.
 func (a *App) help(cmd *cobra.Command, words []string) error {
+	asJSON, _ := cmd.Flags().GetBool("json")
+	return a.printHelp(cmd, words, asJSON)
+}
+
+func (a *App) printHelp(cmd *cobra.Command, words []string, asJSON bool) error {
 	color := ""
 	if f := cmd.Flags().Lookup("color"); f != nil {
 		color = f.Value.String()
@@ -50,6 +57,9 @@ func (a *App) help(cmd *cobra.Command, words []string) error {
 	page, err := a.page(cmd, words)
 	if err != nil {
 		return err
+	}
+	if asJSON {
+		return output.WriteJSON(a.Out, map[string]string{"name": page.name, "summary": page.summary, "text": page.render(output.Style{})})
 	}
 	return a.print(page.render(style))
 }
@@ -70,10 +80,18 @@ func (a *App) page(cmd *cobra.Command, words []string) (*helpPage, error) {
 			return nil, addressError(bad)
 		}
 		a.resourceHelp(h, addr.Resource)
+		a.formFlags(h, targets("", addr.Resource))
+		return h, nil
 	case cmd.Parent() == cmd.Root() && slices.Contains(a.verbs(), name):
 		if err := a.verbHelp(h, name, words); err != nil {
 			return nil, err
 		}
+		forms := a.targets(name)
+		if addr, bad := a.Index.ParseAddress(words); bad == nil {
+			forms = targets(name, addr.Resource)
+		}
+		a.formFlags(h, forms)
+		return h, nil
 	default:
 		if len(words) > 0 && cmd.HasSubCommands() {
 			return nil, unknownWord(cmd, words[0])
@@ -94,49 +112,112 @@ func unknownWord(cmd *cobra.Command, word string) error {
 		Choices(names, registry.Suggest(word, names)).Hint(cmd.CommandPath() + " --help")
 }
 
-// flags prints the flags of a command, its own first.
+// flagEntry is a flag as help shows it; values replace those of the table.
+func flagEntry(f flagDef, values []string) entry {
+	e := entry{"--" + f.Name, f.Help}
+	if f.Short != "" {
+		e.name = "-" + f.Short + ", " + e.name
+	}
+	if f.Arg != "" {
+		e.name += " " + f.Arg
+	}
+	if len(values) > 0 {
+		e.about += ": " + strings.Join(values, ", ")
+	}
+	return e
+}
+
+var helpFlag = entry{"-h, --help", "show this page"}
+
+const elsewhere = "Flags that choose the deployment (--context, --cluster, --endpoint …) are the same everywhere: abx --help"
+
+// formFlags prints the flags of the forms of a resource or a verb: first those that all of them take, then what each
+// takes besides. Of a verb without an address only the former are certain.
+func (a *App) formFlags(h *helpPage, forms []target) {
+	count := map[entry]int{}
+	each := make([][]entry, len(forms))
+	for i, t := range forms {
+		for _, f := range flagTable() {
+			if f.Groups&groupGlobal != 0 || !a.takes(t, f) {
+				continue
+			}
+			values := f.Values
+			if f.Name == "format" {
+				values = t.formats()
+			}
+			e := flagEntry(f, values)
+			each[i] = append(each[i], e)
+			count[e]++
+		}
+		sortFlags(each[i])
+	}
+	var common []entry
+	if len(each) > 0 {
+		common = slices.DeleteFunc(slices.Clone(each[0]), func(e entry) bool { return count[e] < len(forms) })
+	}
+	common = append(common, helpFlag)
+	sortFlags(common)
+	h.section("Flags")
+	h.entries(common)
+	for i, t := range forms {
+		own := slices.DeleteFunc(each[i], func(e entry) bool { return count[e] == len(forms) })
+		if len(own) == 0 || t.resource != forms[0].resource {
+			continue
+		}
+		called := map[string]string{"list": "the list", "item": "one " + t.resource.Kind}[t.name()]
+		if called == "" {
+			called = t.name()
+		}
+		h.section("Flags of " + called)
+		h.entries(own)
+	}
+	h.paragraph(elsewhere)
+}
+
+func sortFlags(list []entry) {
+	long := func(e entry) string { return e.name[strings.Index(e.name, "--"):] }
+	slices.SortFunc(list, func(x, y entry) int { return strings.Compare(long(x), long(y)) })
+}
+
+// flags prints the flags of a command that is neither a read nor a write, its own first.
 func (h *helpPage) flags(cmd *cobra.Command) {
 	var own, connect []entry
-	global := map[string]bool{"color": true, "api-key-stdin": true}
-	for _, s := range config.List {
-		global[s.Flag] = true
-	}
+	saves := cmd.Annotations[annotationSaves] != ""
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		name := "--" + f.Name
-		if f.Shorthand != "" {
-			name = "-" + f.Shorthand + ", " + name
-		}
-		about := f.Usage
 		def := lookupFlag(f.Name)
 		switch {
-		case f.NoOptDefVal != "": // a switch
-		case def != nil && def.Arg != "":
-			name += " " + def.Arg
-			if len(def.Values) > 0 {
-				about += ": " + strings.Join(def.Values, ", ")
-			}
+		case f.Name == "help":
+			own = append(own, helpFlag)
+		case def == nil || def.Help != f.Usage: // the command's own, of another package
+			own = append(own, ownFlag(f))
+		case def.Groups&groupGlobal != 0 && !(saves && def.Groups&groupSave != 0):
+			connect = append(connect, flagEntry(*def, def.Values))
+		case f.Name == "format":
+			own = append(own, flagEntry(*def, strings.Split(cmd.Annotations[annotationFormats], ", ")))
 		default:
-			name += " VALUE"
+			own = append(own, flagEntry(*def, def.Values))
 		}
-		if global[f.Name] {
-			connect = append(connect, entry{name, about})
-			return
-		}
-		own = append(own, entry{name, about})
 	})
 	if len(own) > 0 {
 		h.section("Flags")
 		h.entries(own)
 	}
-	if len(connect) == 0 {
-		return
-	}
-	if cmd == cmd.Root() {
+	switch {
+	case cmd == cmd.Root():
 		h.section("Connection, on every command that connects")
 		h.entries(connect)
-		return
+	case len(connect) > 0 && !saves:
+		h.paragraph(elsewhere)
 	}
-	h.paragraph("Flags that choose the deployment (--context, --cluster, --endpoint …) are the same everywhere: abx --help")
+}
+
+// ownFlag is a flag that the table does not have.
+func ownFlag(f *pflag.Flag) entry {
+	if f.NoOptDefVal != "" {
+		return entry{"--" + f.Name, f.Usage}
+	}
+	arg, usage := pflag.UnquoteUsage(f)
+	return entry{"--" + f.Name + " " + strings.ToUpper(arg), usage}
 }
 
 func lookupFlag(name string) *flagDef {

@@ -252,11 +252,15 @@ func (o *list) cut(shown, total int) *truncated {
 
 // again is the command line of cmd for the same address, without its limit and without a key.
 func again(cmd *cobra.Command, words []string) string {
+	return "abx " + quoteWords(words) + writtenFlags(cmd, func(f *pflag.Flag) bool { return f.Name != "limit" })
+}
+
+// writtenFlags are the flags that were given and are kept, as they are typed. A key is never repeated.
+func writtenFlags(cmd *cobra.Command, keep func(*pflag.Flag) bool) string {
 	var b strings.Builder
-	b.WriteString("abx " + quoteWords(words))
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		switch values, isList := f.Value.(pflag.SliceValue); {
-		case f.Name == "limit" || f.Name == "api-key" || f.Name == "api-key-stdin":
+		case f.Name == "api-key" || f.Name == "api-key-stdin" || !keep(f):
 		case isList:
 			for _, v := range values.GetSlice() {
 				b.WriteString(" --" + f.Name + " " + quote(v))

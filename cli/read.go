@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -25,19 +24,9 @@ func (a *App) readCommand(r *registry.Resource) *cobra.Command {
 		},
 		ValidArgsFunction: a.completeWords(r.Plural),
 	}
-	groups := groupGlobal | groupOutput | groupList | groupRead
-	if a.hasLogs(r) {
-		groups |= groupLogs
-	}
-	addFlags(cmd, groups)
+	addAddressFlags(cmd, a.readGroups(r))
 	a.completeFlags(cmd)
 	return cmd
-}
-
-// hasLogs reports whether the resource or a child of it has a view of logs.
-func (a *App) hasLogs(r *registry.Resource) bool {
-	return slices.ContainsFunc(r.Views, func(v registry.View) bool { return v.Renderer == "logs" }) ||
-		slices.ContainsFunc(r.Children, func(child string) bool { return a.hasLogs(a.Index.Find(child)) })
 }
 
 // read runs a read: everything that needs no network is judged first.
@@ -46,18 +35,22 @@ func (a *App) read(cmd *cobra.Command, words []string) error {
 	if bad != nil {
 		return addressError(bad)
 	}
+	if _, bad = a.Index.Read(addr); bad != nil {
+		return addressError(bad)
+	}
+	if !consoleView(addr) {
+		if err := a.checkFlags(cmd, "", addr); err != nil {
+			return err
+		}
+	}
 	if schema, _ := cmd.Flags().GetBool("schema"); schema {
 		return a.printReadSchema(addr)
-	}
-	_, bad = a.Index.Read(addr)
-	if bad != nil {
-		return addressError(bad)
 	}
 	p, err := a.printing(cmd)
 	if err != nil {
 		return err
 	}
-	if err := a.checkReadFlags(cmd, addr, p); err != nil {
+	if err := checkEditable(cmd, p); err != nil {
 		return err
 	}
 	editable, _ := cmd.Flags().GetBool("editable")
@@ -76,47 +69,16 @@ func (a *App) read(cmd *cobra.Command, words []string) error {
 	return a.readItem(cmd, addr, p)
 }
 
-// checkReadFlags refuses flags that mean nothing at this address.
-func (a *App) checkReadFlags(cmd *cobra.Command, addr registry.Address, p printing) error {
-	given := func(names ...string) string {
-		for _, name := range names {
-			if cmd.Flags().Changed(name) {
-				return name
-			}
-		}
-		return ""
-	}
-	refuse := func(flag, why, next string) error {
-		return clierr.New(clierr.InvalidValue, "--%s %s", flag, why).Hint(next)
-	}
-	list := addr
-	if !addr.Collection() {
-		list.IDs, list.View = addr.IDs[:len(addr.IDs)-1], nil
-	}
-	if !addr.Collection() || addr.View != nil {
-		if flag := given("filter", "sort", "limit", "all-clusters", "watch", "wide"); flag != "" {
-			return refuse(flag, "is for lists, and this address names one object", "abx "+quoteWords(list.Words())+" --"+flag)
-		}
-	}
-	if addr.View == nil || addr.View.Renderer != "logs" {
-		if flag := given("container", "tail", "follow", "source"); flag != "" {
-			return refuse(flag, "is for logs", "abx sandboxes <sandbox> logs --"+flag)
-		}
-	}
-	if given("editable") == "" {
+// consoleView reports whether the address ends in a view that only the console has.
+func consoleView(addr registry.Address) bool { return addr.View != nil && addr.View.Operation == "" }
+
+// checkEditable refuses to print part of a file.
+func checkEditable(cmd *cobra.Command, p printing) error {
+	if editable, _ := cmd.Flags().GetBool("editable"); !editable {
 		return nil
 	}
-	switch r := addr.Resource; {
-	case addr.View != nil || addr.Collection():
-		next := "abx " + quoteWords(list.Words()) + " <" + r.Kind + "> --editable"
-		if r.Verb("create") != nil {
-			return refuse("editable", "needs one object; to begin a new one", "abx create "+quoteWords(list.Words())+" --editable")
-		}
-		return refuse("editable", "needs one object", next)
-	case r.Item.Editable == "":
-		return refuse("editable", "does not exist for a "+r.Kind+": nothing updates one", "abx "+quoteWords(list.Words())+" --help")
-	case p.format == output.CSV || p.format == output.Name || p.format == output.NDJSON || p.query != nil || p.fields != nil:
-		return refuse("editable", "prints a whole file, as JSON or YAML", "leave the other output flags out")
+	if p.format == output.CSV || p.format == output.Name || p.format == output.NDJSON || p.query != nil || p.fields != nil {
+		return clierr.New(clierr.InvalidValue, "--editable prints a whole file, as JSON or YAML").Hint("leave the other output flags out")
 	}
 	return nil
 }

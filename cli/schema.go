@@ -42,11 +42,7 @@ type filterInfo struct {
 }
 
 // printBodySchema prints what the body of a write looks like.
-func (a *App) printBodySchema(addr registry.Address, verb string, op *registry.Operation) error {
-	if op.Request == nil || a.Index.Schema(op.Request.Schema) == nil || verb == "scale" || addr.Resource.Action(verb) != nil {
-		e := clierr.New(clierr.Unsupported, "%s %s takes no body", verb, addr.Resource.Plural)
-		return e.Choices(a.bodyAddresses(), "").Hint("these commands have one; add --schema")
-	}
+func (a *App) printBodySchema(op *registry.Operation) error {
 	s := a.shapeOf(op.Request.Schema)
 	if json.Valid([]byte(op.Request.Example)) {
 		s.Example = json.RawMessage(op.Request.Example)

@@ -19,7 +19,7 @@ func (a *App) versionCommand() *cobra.Command {
 		RunE:        func(cmd *cobra.Command, _ []string) error { return a.printVersion(cmd) },
 		Annotations: map[string]string{annotationExamples: "abx version --json"},
 	}
-	addFlags(cmd, groupOutput)
+	addOutput(cmd, 0, valueFormats)
 	return cmd
 }
 
@@ -29,21 +29,19 @@ func (a *App) printVersion(cmd *cobra.Command) error {
 	if data, err := os.ReadFile(imageFile); err == nil {
 		image = strings.TrimSpace(string(data))
 	}
-	if cmd.Flags().Lookup("json") != nil {
-		p, err := a.printing(cmd)
-		if err != nil {
-			return err
+	p, err := a.printing(cmd)
+	if err != nil {
+		return err
+	}
+	if p.machine() {
+		document := map[string]any{
+			"version": Version, "specVersion": a.Index.SpecVersion, "os": runtime.GOOS, "arch": runtime.GOARCH,
+			"go": runtime.Version(), "agentContext": json.Number(itoa(agentContextVersion)),
 		}
-		if p.machine() {
-			document := map[string]any{
-				"version": Version, "specVersion": a.Index.SpecVersion, "os": runtime.GOOS, "arch": runtime.GOARCH,
-				"go": runtime.Version(), "agentContext": json.Number(itoa(agentContextVersion)),
-			}
-			if image != "" {
-				document["image"] = image
-			}
-			return a.document(cmd.Context(), p, document)
+		if image != "" {
+			document["image"] = image
 		}
+		return a.document(cmd.Context(), p, document)
 	}
 	line := Version
 	if image != "" {

@@ -20,9 +20,6 @@ import (
 
 // readView reads the view that ends the address.
 func (a *App) readView(cmd *cobra.Command, addr registry.Address, p printing) error {
-	if p.fields != nil {
-		return clierr.New(clierr.InvalidValue, "--fields is for lists and objects, not for the view %s", addr.View.Name).Hint("use --jq")
-	}
 	query, follow, err := a.viewQuery(cmd, addr)
 	if err != nil {
 		return err

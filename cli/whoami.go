@@ -20,7 +20,7 @@ func (a *App) whoamiCommand() *cobra.Command {
 		RunE:        func(cmd *cobra.Command, _ []string) error { return a.whoami(cmd) },
 		Annotations: map[string]string{annotationExamples: "abx whoami\nabx whoami --jq .mode # agent or unrestricted"},
 	}
-	addFlags(cmd, groupGlobal|groupOutput)
+	addOutput(cmd, groupGlobal, valueFormats)
 	a.completeFlags(cmd)
 	return cmd
 }
@@ -29,9 +29,6 @@ func (a *App) whoami(cmd *cobra.Command) error {
 	p, err := a.printing(cmd)
 	if err != nil {
 		return err
-	}
-	if p.fields != nil || p.query == nil && (p.format == output.CSV || p.format == output.Name) {
-		return clierr.New(clierr.InvalidValue, "whoami prints one object: --fields, --csv and --format name do not apply").Hint("abx whoami --jq .team")
 	}
 	s, err := a.connect(cmd)
 	if err != nil {

@@ -28,17 +28,7 @@ func (a *App) verbCommand(verb string) *cobra.Command {
 		},
 		ValidArgsFunction: a.completeVerb(verb),
 	}
-	groups := groupGlobal | groupOutput | groupWrite | groupSchema
-	switch verb {
-	case "create", "update":
-		groups |= groupBody
-	case "scale":
-		groups |= groupScale
-	case "delete":
-	default:
-		groups |= groupAction
-	}
-	addFlags(cmd, groups)
+	addAddressFlags(cmd, a.verbGroups(verb))
 	a.completeFlags(cmd)
 	return cmd
 }
@@ -99,15 +89,18 @@ func (a *App) write(cmd *cobra.Command, verb string, words []string) error {
 	if bad != nil {
 		return addressError(bad)
 	}
+	if err := a.checkFlags(cmd, verb, addr); err != nil {
+		return err
+	}
 	if schema, _ := cmd.Flags().GetBool("schema"); schema {
-		return a.printBodySchema(addr, verb, op)
+		return a.printBodySchema(op)
 	}
 	p, err := a.printing(cmd)
 	if err != nil {
 		return err
 	}
-	if p.format == output.CSV {
-		return clierr.New(clierr.InvalidValue, "a write prints no table, so --csv has nothing to print").Hint("use --json")
+	if err := checkEditable(cmd, p); err != nil {
+		return err
 	}
 	if editable, _ := cmd.Flags().GetBool("editable"); editable {
 		if verb == "create" {
@@ -135,9 +128,6 @@ func (a *App) prepare(cmd *cobra.Command, w *write) error {
 	} else {
 		v := w.addr.Resource.Verb(w.verb)
 		w.done, w.forbidden = pastTense(w.verb), v.AgentForbidden
-	}
-	if w.dryRun && w.op.QueryParam("dryRun") == nil {
-		return clierr.New(clierr.Unsupported, "%s %s has no dry run", w.verb, w.addr.Resource.Plural).Hint("leave --dry-run out; nothing was sent")
 	}
 	if w.dryRun && w.wait {
 		return clierr.New(clierr.InvalidValue, "--dry-run changes nothing, so there is nothing to --wait for").Hint("leave one of them out")

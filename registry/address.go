@@ -94,6 +94,14 @@ func (ix *Index) ParseAddress(words []string) (Address, *AddressError) {
 // Collection reports whether the address names a whole list and not one object.
 func (a Address) Collection() bool { return len(a.IDs) == a.depth()-1 }
 
+// List is the collection that the address lies in; a collection is its own.
+func (a Address) List() Address {
+	if !a.Collection() {
+		a.IDs, a.View = a.IDs[:len(a.IDs)-1], nil
+	}
+	return a
+}
+
 // ID returns the id of the addressed object; empty for a collection.
 func (a Address) ID() string {
 	if a.Collection() {

@@ -54,7 +54,7 @@ var List = []Setting{
 	{"cluster-api", "AGENTBOX_CLUSTER_API", "address of one cluster's own API, instead of the console"},
 	{"api-key", "AGENTBOX_API_KEY", "the key (prefer the variable: a command line is visible to others)"},
 	{"cluster", "AGENTBOX_CLUSTER", "which cluster behind the console"},
-	{"auth-scheme", "AGENTBOX_AUTH_SCHEME", "header that carries the key: api-key or bearer; follows from the address"},
+	{"auth-scheme", "AGENTBOX_AUTH_SCHEME", "header that carries the key, instead of the one that follows from the address"},
 	{"ca-file", "AGENTBOX_CA_FILE", "PEM file of certificate authorities, in addition to the system's"},
 	{"timeout", "AGENTBOX_TIMEOUT", "longest time for one request, e.g. 30s; with --wait for the whole wait"},
 }

@@ -2,8 +2,8 @@
 package skillscmd
 
 import (
-	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -16,17 +16,15 @@ import (
 // Options ties the command to its program.
 type Options struct {
 	Getenv func(string) string
-	// JSON reports whether --json is in force; nil means never.
-	JSON func() bool
+	// Print prints a result as the output flags of the program ask, or with text for a person.
+	Print func(cmd *cobra.Command, v any, text func(io.Writer) error) error
 }
-
-func (o Options) json() bool { return o.JSON != nil && o.JSON() }
 
 // New returns `abx skills`.
 func New(o Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "skills",
-		Short:   "the nine skills that teach an agent this platform",
+		Short:   "The skills that teach an agent this platform",
 		Example: "  abx skills list",
 		Args:    cobra.ArbitraryArgs, // a word that is no subcommand gets our error, with the valid set
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -48,38 +46,35 @@ type listed struct {
 
 func list(o Options) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "names, and when to read which", Example: "  abx skills list --json", Args: words(0, "abx skills list"),
+		Use: "list", Short: "Names, and when to read which", Example: "  abx skills list --json", Args: words(0, "abx skills list"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out := cmd.OutOrStdout()
-			if o.json() {
-				items := []listed{}
-				for _, s := range skills.All() {
-					items = append(items, listed{s.Name, s.Description})
-				}
-				return encode(cmd, map[string]any{"items": items, "total": len(items)})
-			}
+			items := []listed{}
 			for _, s := range skills.All() {
-				fmt.Fprintf(out, "%-28s %s\n", s.Name, s.Description)
+				items = append(items, listed{s.Name, s.Description})
 			}
-			fmt.Fprintln(out, "\nhint: abx skills show "+skills.Common)
-			return nil
+			return o.Print(cmd, map[string]any{"items": items, "total": len(items)}, func(out io.Writer) error {
+				for _, s := range items {
+					fmt.Fprintf(out, "%-28s %s\n", s.Name, s.Description)
+				}
+				_, err := fmt.Fprintln(out, "\nhint: abx skills show "+skills.Common)
+				return err
+			})
 		},
 	}
 }
 
 func show(o Options) *cobra.Command {
 	return &cobra.Command{
-		Use: "show NAME", Short: "print one skill", Example: "  abx skills show abx-common", Args: words(1, "abx skills show "+skills.Common),
+		Use: "show NAME", Short: "Print one skill", Example: "  abx skills show abx-common", Args: words(1, "abx skills show "+skills.Common),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, ok := skills.Find(args[0])
 			if !ok {
-				return clierr.New(clierr.NotFound, "there is no skill %q", args[0]).Choices(names(), nearest(args[0])).Hint("abx skills list")
+				return clierr.New(clierr.InvalidValue, "there is no skill %q", args[0]).Choices(names(), nearest(args[0])).Hint("abx skills list")
 			}
-			if o.json() {
-				return encode(cmd, map[string]string{"name": s.Name, "description": s.Description, "text": s.Text})
-			}
-			_, err := fmt.Fprint(cmd.OutOrStdout(), s.Text)
-			return err
+			return o.Print(cmd, map[string]string{"name": s.Name, "description": s.Description, "text": s.Text}, func(out io.Writer) error {
+				_, err := fmt.Fprint(out, s.Text)
+				return err
+			})
 		},
 	}
 }
@@ -87,7 +82,7 @@ func show(o Options) *cobra.Command {
 func install(o Options) *cobra.Command {
 	var dir, host string
 	cmd := &cobra.Command{
-		Use: "install", Short: "write the skills where an agent reads them", Example: "  abx skills install --for claude-code",
+		Use: "install", Short: "Write the skills where an agent reads them", Example: "  abx skills install --for claude-code",
 		Args: words(0, "abx skills install --dir DIR"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			target, err := targetDir(o.Getenv, dir, host)
@@ -98,16 +93,14 @@ func install(o Options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.json() {
-				return encode(cmd, done)
-			}
-			out := cmd.OutOrStdout()
-			fmt.Fprintf(out, "%s: %d written, %d unchanged\n", done.Dir, len(done.Written), len(done.Unchanged))
-			return nil
+			return o.Print(cmd, done, func(out io.Writer) error {
+				_, err := fmt.Fprintf(out, "%s: %d written, %d unchanged\n", done.Dir, len(done.Written), len(done.Unchanged))
+				return err
+			})
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "folder to write to; default ~/.agents/skills")
-	cmd.Flags().StringVar(&host, "for", "", "the agent whose folder to write to: "+strings.Join(hostNames(), ", "))
+	cmd.Flags().StringVar(&dir, "dir", "", "`folder` to write to; default ~/.agents/skills")
+	cmd.Flags().StringVar(&host, "for", "", "the `agent` whose folder to write to: "+strings.Join(hostNames(), ", "))
 	return cmd
 }
 
@@ -136,12 +129,6 @@ func nearest(word string) string {
 		}
 	}
 	return ""
-}
-
-func encode(cmd *cobra.Command, v any) error {
-	enc := json.NewEncoder(cmd.OutOrStdout())
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
 }
 
 func home(getenv func(string) string) (string, error) {

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"navix.sh/agentbox/cli/clierr"
 	"navix.sh/agentbox/skills"
@@ -16,7 +19,12 @@ func run(t *testing.T, asJSON bool, home string, args ...string) (string, error)
 	t.Helper()
 	cmd := New(Options{
 		Getenv: func(k string) string { return map[string]string{"HOME": home}[k] },
-		JSON:   func() bool { return asJSON },
+		Print: func(cmd *cobra.Command, v any, text func(io.Writer) error) error {
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
+			}
+			return text(cmd.OutOrStdout())
+		},
 	})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	var out bytes.Buffer
@@ -66,7 +74,7 @@ func TestRefusals(t *testing.T) {
 		args []string
 		code string
 	}{
-		{[]string{"show", "observe"}, clierr.NotFound},
+		{[]string{"show", "observe"}, clierr.InvalidValue},
 		{[]string{"show"}, clierr.UnknownCommand},
 		{[]string{"install", "--for", "vim"}, clierr.InvalidValue},
 		{[]string{"install", "--for", "codex", "--dir", "x"}, clierr.InvalidValue},

@@ -1,7 +1,7 @@
 package upgrade
 
 import (
-	"encoding/json"
+	"io"
 	"net/http"
 
 	"github.com/spf13/cobra"
@@ -16,8 +16,8 @@ type CommandOptions struct {
 	Getenv  func(string) string
 	// Transport makes the HTTP transport when the command runs; nil takes the default one.
 	Transport func() (http.RoundTripper, error)
-	// JSON reports whether --json is in force; nil means never.
-	JSON func() bool
+	// Print prints a result as the output flags of the program ask, or with text for a person.
+	Print func(cmd *cobra.Command, v any, text func(io.Writer) error) error
 }
 
 // New returns `abx upgrade`.
@@ -25,9 +25,10 @@ func New(o CommandOptions) *cobra.Command {
 	r := Request{Current: o.Current}
 	cmd := &cobra.Command{
 		Use:   "upgrade",
-		Short: "replace this abx with a verified release",
+		Short: "Replace this abx with a verified release",
 		Long: "Downloads a release, checks its signature and checksum, and replaces this program in one step.\n" +
-			"Every failure leaves the old program as it was.",
+			"Every failure leaves the old program as it was. AGBX_CLI_BASE names another address of releases, and\n" +
+			"AGBX_CLI_PUBLIC_KEY the PEM file of the key that signs them.",
 		Example: "  abx upgrade --check",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -56,18 +57,15 @@ func New(o CommandOptions) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.JSON != nil && o.JSON() {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetEscapeHTML(false)
-				return enc.Encode(result)
-			}
-			Print(cmd.OutOrStdout(), result, r.Check)
-			return nil
+			return o.Print(cmd, result, func(out io.Writer) error {
+				Print(out, result, r.Check)
+				return nil
+			})
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&r.Check, "check", false, "only say whether a newer release is there")
-	f.StringVar(&r.Version, "version", "", "install this release instead of the latest")
+	f.StringVar(&r.Version, "version", "", "install this `release` instead of the latest")
 	f.BoolVar(&r.Reinstall, "force", false, "install even when the version is the same")
 	f.BoolVar(&r.AllowDowngrade, "allow-downgrade", false, "accept a release older than this abx")
 	return cmd
