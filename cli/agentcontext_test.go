@@ -2,7 +2,9 @@ package cli_test
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -100,6 +102,35 @@ func TestAgentContextIsComplete(t *testing.T) {
 	for name, fields := range c.Schemas {
 		if same := fields["="]; same != "" && len(c.Schemas[same]) < 2 {
 			t.Errorf("%s refers to %s, which is no shape", name, same)
+		}
+	}
+}
+
+// TestErrorCodesAreTheWholeSet compares the error codes of agent-context with those that the registry and the server have.
+func TestErrorCodesAreTheWholeSet(t *testing.T) {
+	t.Parallel()
+	var listed []string
+	for _, e := range clierr.Exits {
+		listed = append(listed, e.Examples...)
+	}
+	for path, constant := range map[string]string{
+		"../controller/native/errors.go": `(?m)^\tcode\w+ +code += "([A-Z_]+)"`,
+		"../controller/claim/errors.go":  `(?m)^\tCode(?:Pull|Start)Failed +Code = "([A-Z_]+)"`, // the others are mapped to codes of the API
+		"../registry/address.go":         `(?m)^\tErr\w+ += "([A-Z_]+)"`,
+		"clierr/code.go":                 `(?m)^\t[A-Z]\w+ += "([A-Z_]+)"`,
+	} {
+		source, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(constant).FindAllSubmatch(source, -1)
+		if len(found) < 2 {
+			t.Errorf("%s: only %d codes found", path, len(found))
+		}
+		for _, m := range found {
+			if !slices.Contains(listed, string(m[1])) {
+				t.Errorf("no exit code lists %s of %s", m[1], path)
+			}
 		}
 	}
 }

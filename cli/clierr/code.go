@@ -1,7 +1,8 @@
 package clierr
 
-// The codes of errors that the command line itself finds. A server may send others
-// (its errorCode); their exit code follows from the HTTP status.
+// The codes of errors that the command line itself finds. A server sends some of these
+// and others of its own (Exits has them); the exit code of one that is in no list
+// follows from the HTTP status.
 const (
 	ServerError       = "SERVER_ERROR"
 	BadResponse       = "BAD_RESPONSE"
@@ -49,7 +50,8 @@ const (
 	ExitInterrupted = 130
 )
 
-// Exit describes one exit code for help, agent-context and documentation.
+// Exit describes one exit code for help, agent-context and documentation. Examples are
+// all its error codes, the server's too; a test compares them with the server's list.
 type Exit struct {
 	Code     int      `json:"code"`
 	Meaning  string   `json:"meaning"`
@@ -61,16 +63,17 @@ type Exit struct {
 var Exits = []Exit{
 	{ExitOK, "done; an empty list is done", nil},
 	{ExitFailure, "the server failed or answered with something that is not its API, or a bug", []string{
-		ServerError, BadResponse, NotImplemented, QueryFailed, Internal}},
-	{ExitUsage, "usage: grammar, flags, filters, the body; nothing was sent", []string{
+		ServerError, BadResponse, NotImplemented, QueryFailed, Internal, "PULL_FAILED", "START_FAILED"}},
+	{ExitUsage, "usage: grammar, flags, filters or the body are wrong, and nothing was done; an error without a status was found before anything was sent", []string{
 		UnknownCommand, UnknownResource, "UNKNOWN_CHILD", "NOT_A_ROOT", "NO_ADDRESS", "MISSING_ID", "INVALID_ID", "TOO_MANY_WORDS",
 		"NOT_READABLE", "UNSUPPORTED_VERB", "WRONG_VERB_TARGET", UnknownFlag, UnknownField, UnknownContext, AmbiguousCluster,
-		MissingValue, InvalidValue, InvalidBody, InvalidConfig, Unsupported}},
+		MissingValue, InvalidValue, InvalidBody, InvalidConfig, Unsupported,
+		"INVALID_PARAMETER", "FIXED_FIELD", "METHOD_NOT_ALLOWED", "CONTENT_TOO_LARGE", "UNSUPPORTED_MEDIA_TYPE"}},
 	{ExitDenied, "not allowed: the key is missing, wrong or may not do this", []string{
 		Unauthenticated, Forbidden, ForbiddenForAgent, ApprovalDenied}},
 	{ExitNotFound, "not found", []string{NotFound}},
-	{ExitTimeout, "a wait or a request ran out of time", []string{Timeout}},
-	{ExitCapacity, "quota, capacity or rate: try again later", []string{Capacity, RateLimited}},
+	{ExitTimeout, "a wait or a request ran out of time", []string{Timeout, "START_TIMEOUT"}},
+	{ExitCapacity, "quota, capacity or rate: try again later", []string{Capacity, RateLimited, "NO_CAPACITY", "QUOTA_EXCEEDED", "UNAVAILABLE"}},
 	{ExitConflict, "conflict: it exists already, or it changed since it was read", []string{Conflict}},
 	{ExitApproval, "a person must approve first; the request is waiting", []string{ApprovalRequired}},
 	{ExitUnreachable, "the address could not be reached, or no deployment is configured", []string{Unreachable, NotConfigured}},
