@@ -391,7 +391,7 @@ func (a *App) resourceInfo(r *registry.Resource, schemas map[string]compactShape
 		if info.Views == nil {
 			info.Views = map[string]string{}
 		}
-		info.Views[v.Name] = firstSentence(v.Describe)
+		info.Views[v.Name] = viewSummary(v)
 	}
 	a.writeInfos(r, &info, schemas)
 	if s := a.rowSchema(r); s != nil && s.Name != "" {

@@ -72,7 +72,7 @@ func (a *App) Run(ctx context.Context, args []string) (code int) {
 	root := a.Command()
 	arranged, err := arrange(root, args)
 	if err == nil {
-		err = a.checkFirstWord(root, arranged)
+		err = a.checkWords(root, arranged)
 	}
 	if err == nil {
 		root.SetArgs(arranged)
@@ -85,25 +85,6 @@ func (a *App) Run(ctx context.Context, args []string) (code int) {
 		return clierr.ExitOK
 	}
 	return a.fail(ctx, err, wantsJSON(args))
-}
-
-// checkFirstWord refuses a first word that is no command before its flags are looked
-// at: cobra would take them for wrong flags of the root.
-func (a *App) checkFirstWord(root *cobra.Command, args []string) error {
-	if len(args) == 0 || strings.HasPrefix(args[0], "-") || strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) || args[0] == "help" {
-		return nil
-	}
-	for _, c := range root.Commands() {
-		if c.Name() == args[0] || c.HasAlias(args[0]) {
-			return nil
-		}
-	}
-	words := args
-	if i := slices.IndexFunc(args, func(s string) bool { return strings.HasPrefix(s, "-") }); i > 0 {
-		words = args[:i]
-	}
-	_, bad := a.Index.ParseAddress(words)
-	return a.unknownCommand(args[0], bad)
 }
 
 func (a *App) fail(ctx context.Context, err error, asJSON bool) int {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 
@@ -28,6 +29,10 @@ func (a *App) listEverywhere(ctx context.Context, s *session, out *list, l listi
 	if err != nil {
 		return err
 	}
+	// A cluster that a filter leaves out is not asked: what is wrong with it is no matter of this list.
+	ids = slices.DeleteFunc(ids, func(id string) bool {
+		return slices.ContainsFunc(l.filters, func(f filterArg) bool { return f.Key == clusterField.id && !f.matches(row{cluster: id}) })
+	})
 	limit := -1
 	if len(l.filters) == 0 && l.sort == nil && out.addr.Resource.List.Expand == "" {
 		limit = l.limit

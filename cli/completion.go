@@ -77,13 +77,7 @@ func (a *App) completeVerb(verb string) completer {
 // nextWords are the words that can follow in an address.
 func (a *App) nextWords(cmd *cobra.Command, verb string, words []string) []string {
 	if len(words) == 0 {
-		var roots []string
-		for _, r := range a.Index.Roots() {
-			if a.reaches(r, verb) {
-				roots = append(roots, r.Plural)
-			}
-		}
-		return roots
+		return a.reachable(a.Index.Roots(), verb)
 	}
 	addr, bad := a.Index.ParseAddress(words)
 	if bad != nil || addr.View != nil || !a.reaches(addr.Resource, verb) {
@@ -96,15 +90,14 @@ func (a *App) nextWords(cmd *cobra.Command, verb string, words []string) []strin
 		}
 		return a.names(cmd, addr)
 	}
-	var next []string
-	for _, child := range r.Children {
-		if a.reaches(a.Index.Find(child), verb) {
-			next = append(next, child)
-		}
-	}
+	next := a.reachable(a.children(r), verb)
 	if verb == "" {
 		for _, v := range r.Views {
-			next = append(next, v.Name)
+			word := v.Name
+			if v.Operation == "" {
+				word += "\tonly in the console"
+			}
+			next = append(next, word)
 		}
 	}
 	return next

@@ -64,7 +64,8 @@ func words(low, high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < low:
-			return clierr.New(clierr.MissingValue, "%s needs more words", cmd.CommandPath()).Hint("abx " + strings.TrimPrefix(cmd.UseLine(), "abx "))
+			return clierr.New(clierr.MissingValue, "%s needs more words: %s", cmd.CommandPath(), strings.TrimSuffix(cmd.UseLine(), " [flags]")).
+				Hint(strings.SplitN(cmd.Annotations[annotationExamples], "\n", 2)[0])
 		case len(args) > high:
 			return clierr.New("TOO_MANY_WORDS", "%s has no use for %q", cmd.CommandPath(), args[high]).Hint(cmd.CommandPath() + " --help")
 		}

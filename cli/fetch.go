@@ -26,6 +26,11 @@ type found struct {
 	total  int // of all rows on the server, when only the first ones were read; len(values) otherwise
 }
 
+// errRows is how many rows came when the server counts more.
+type errRows int
+
+func (n errRows) Error() string { return fmt.Sprintf("only %d rows came", int(n)) }
+
 // fetch reads a whole list, page after page until the total is reached. With limit
 // zero or more it stops as soon as that many rows are there. Filters travel to the
 // server where the document declares the parameter; the caller applies them again,
@@ -80,7 +85,7 @@ func (a *App) fetch(ctx context.Context, api *client.Client, addr registry.Addre
 			if total > offset {
 				// Part of a list must not look like the whole of it.
 				return found{}, clierr.New(clierr.BadResponse, "the server counts %d rows and answers only %d", total, len(all.values)).
-					Hint("take what is there: --limit " + strconv.Itoa(max(1, len(all.values))))
+					Because(errRows(len(all.values)))
 			}
 			return all, nil
 		case total >= 0 && offset >= total, total < 0 && len(values) < page:

@@ -33,20 +33,28 @@ func (f filterArg) matches(r row) bool {
 }
 
 // parseFilters checks the --filter flags against the resource.
-func parseFilters(r *registry.Resource, args []string) ([]filterArg, error) {
+func parseFilters(r *registry.Resource, args []string, clusters bool) ([]filterArg, error) {
 	var filters []filterArg
+	keys := filterKeys(r)
+	if clusters {
+		keys = append(keys, clusterField.id)
+	}
 	for _, arg := range args {
 		key, value, ok := strings.Cut(arg, "=")
 		if !ok || key == "" {
-			return nil, clierr.New(clierr.InvalidValue, "--filter %q is not KEY=VALUE", arg).Choices(filterKeys(r), "").
+			return nil, clierr.New(clierr.InvalidValue, "--filter %q is not KEY=VALUE", arg).Choices(keys, "").
 				Hint("the keys are column headings")
+		}
+		if clusters && key == clusterField.id {
+			filters = append(filters, filterArg{registry.Filter{Key: key}, value, clusterField.get})
+			continue
 		}
 		f := r.Filter(key)
 		if f == nil {
 			e := clierr.New(clierr.InvalidValue, "%s cannot be filtered by %q", r.Plural, key).
-				Choices(filterKeys(r), registry.Suggest(key, filterKeys(r)))
-			if len(r.Filters) == 0 {
-				e.Hint("this list has no filters; --jq can select rows")
+				Choices(keys, registry.Suggest(key, keys))
+			if key == clusterField.id {
+				e.Hint("with --all-clusters the cluster of a row is a column; without it: --cluster " + quote(value))
 			}
 			return nil, e
 		}
@@ -87,13 +95,13 @@ func (a *App) listing(cmd *cobra.Command, r *registry.Resource) (listing, error)
 	l := listing{limit: -1}
 	args, _ := set.GetStringArray("filter")
 	var err error
-	if l.filters, err = parseFilters(r, args); err != nil {
+	l.allClusters, _ = set.GetBool("all-clusters")
+	if l.filters, err = parseFilters(r, args, l.allClusters); err != nil {
 		return l, err
 	}
 	if c, ok := set.Lookup("limit").Value.(*count); ok && set.Changed("limit") {
 		l.limit = c.n
 	}
-	l.allClusters, _ = set.GetBool("all-clusters")
 	l.watch, _ = set.GetBool("watch")
 	if set.Changed("sort") {
 		key, _ := set.GetString("sort")

@@ -78,7 +78,7 @@ var flagTable = sync.OnceValue(func() []flagDef {
 		{Name: "sort", Arg: "KEY", Kind: kindString, Groups: groupRows, Help: "sort by a column; -KEY sorts downwards"},
 		{Name: "limit", Arg: "N", Kind: kindCount, Groups: groupRows, Help: "at most so many rows (tables: 200)"},
 		{Name: "wide", Groups: groupRows, Help: "all columns"},
-		{Name: "all-clusters", Groups: groupAllClusters, Help: "the same list from every cluster, with a cluster column"},
+		{Name: "all-clusters", Groups: groupAllClusters, Help: "the same list from every cluster; cluster is one more column"},
 		{Name: "watch", Groups: groupWatch, Help: "keep printing changes until interrupted"},
 		{Name: "editable", Groups: groupEditable, Help: "print the file that a write takes"},
 		{Name: "schema", Groups: groupSchema, Help: "print the shape as JSON; works without a deployment"},
@@ -325,7 +325,7 @@ func (a *App) unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) erro
 		return e.Hint("it is for "+a.belongsTo(table[i]), cmd.CommandPath()+" --help").Choices(valid, "")
 	}
 	if name == "yes" || name == "y" {
-		return e.Hint("abx never asks a question; leave it out").Choices(valid, "")
+		return e.Hint("nothing asks a question; leave it out").Choices(valid, "")
 	}
 	suggestion := registry.Suggest("--"+strings.TrimLeft(name, "-"), valid)
 	return e.Choices(valid, suggestion).Hint(cmd.CommandPath() + " --help")

@@ -137,9 +137,17 @@ func (a *App) readForms(r *registry.Resource) []entry {
 		forms = append(forms, entry{item + " " + child, firstSentence(a.Index.Find(child).Summary)})
 	}
 	for _, v := range r.Views {
-		forms = append(forms, entry{item + " " + v.Name, firstSentence(v.Describe)})
+		forms = append(forms, entry{item + " " + v.Name, viewSummary(v)})
 	}
 	return forms
+}
+
+// viewSummary is what a view shows, and whether it is here at all.
+func viewSummary(v registry.View) string {
+	if v.Operation == "" {
+		return "only in the console; the error names its page where there is one"
+	}
+	return firstSentence(v.Describe)
 }
 
 func (a *App) writeForms(r *registry.Resource) []entry {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,7 +83,7 @@ func (a *App) listOne(ctx context.Context, s *session, out *list, l listing, p p
 		if e.Code == clierr.NotFound && s.settings.Cluster.Value != "" {
 			return e.Hint("abx clusters")
 		}
-		return e
+		return a.missing(shortList(e, out, l), out.addr)
 	}
 	out.take(all, l, "")
 	out.page, out.cluster = s.page(out.addr), s.cluster
@@ -93,6 +94,18 @@ func (a *App) listOne(ctx context.Context, s *session, out *list, l listing, p p
 		out.note = a.sizingNote(ctx, api, out.addr)
 	}
 	return nil
+}
+
+// shortList adds to a list with fewer rows than the server counts the command that takes those.
+func shortList(e *clierr.Error, out *list, l listing) error {
+	var rows errRows
+	switch {
+	case !errors.As(e, &rows) || rows == 0 || out.addr.Resource.List.Expand != "":
+		return e
+	case len(l.filters) > 0 || l.sort != nil: // these need every row
+		return e.Hint(fmt.Sprintf("take what is there: abx %s --limit %d", quoteWords(out.addr.Words()), rows))
+	}
+	return e.Hint(fmt.Sprintf("take what is there: %s --limit %d", out.again, rows))
 }
 
 // listAPI is where a list is read. The clusters of a console are the console's own list.

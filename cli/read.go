@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -181,7 +183,7 @@ func (a *App) getItem(ctx context.Context, api *client.Client, addr registry.Add
 	return value, answer, nil
 }
 
-// missing adds to a 404 where to look for what exists.
+// missing adds to a 404 the command that lists what exists.
 func (a *App) missing(err error, addr registry.Address) error {
 	if err == nil {
 		return nil
@@ -190,12 +192,36 @@ func (a *App) missing(err error, addr registry.Address) error {
 	if e.Code != clierr.NotFound {
 		return err
 	}
-	list := addr
-	list.View = nil
-	if !addr.Collection() {
-		list.IDs = addr.IDs[:len(addr.IDs)-1]
+	switch r := a.absent(e, addr); {
+	case r == addr.Resource:
+		return e.Hint("abx " + quoteWords(addr.List().Words()))
+	case r != nil:
+		return e.Hint("abx " + a.Index.Form(r))
 	}
-	return e.Hint("abx " + quoteWords(list.Words()))
+	return err
+}
+
+// missingKind is how the server begins to say what is not there: env "demo" was not found.
+var missingKind = regexp.MustCompile(`^([a-z]+(?:[ -][a-z]+)*) "`)
+
+// absent is the resource that a 404 is about. The server names its kind; an older one only says that something is missing.
+func (a *App) absent(e *clierr.Error, addr registry.Address) *registry.Resource {
+	r, parent := addr.Resource, addr.Parent
+	if m := missingKind.FindStringSubmatch(e.Message); m != nil {
+		kind := strings.ReplaceAll(m[1], " ", "-")
+		switch named := a.Index.ByKind(kind); {
+		case r.Kind == kind || r.Kind == "admin-"+kind:
+			return r
+		case parent != nil && parent.Kind == kind:
+			return parent
+		case named != nil:
+			return named
+		}
+	}
+	if !addr.Collection() {
+		return r
+	}
+	return parent
 }
 
 // printEditable prints the file that an update of one object takes. It carries the

@@ -59,7 +59,7 @@ func (a *App) connect(cmd *cobra.Command) (*session, error) {
 		request = 0 // the time given is for the whole wait
 	}
 	s.deploy, err = client.New(client.Options{
-		Base: settings.Address(), Key: key, Bearer: bearer(settings), CAFile: settings.CAFile.Value, Timeout: request,
+		Base: settings.Address(), Key: key, KeyFrom: keySource(cmd, settings), Bearer: bearer(settings), CAFile: settings.CAFile.Value, Timeout: request,
 		UserAgent: "abx/" + Version + " (" + runtime.GOOS + "; " + runtime.GOARCH + ")",
 		Session:   a.Getenv("AGENTBOX_SESSION_ID"), Getenv: a.Getenv,
 	})
@@ -125,6 +125,13 @@ func (a *App) key(cmd *cobra.Command, settings config.Settings, path string) (st
 	return "", clierr.New(clierr.Unauthenticated, "there is no API key for %s", settings.Address()).Hint(settings.Withheld,
 		"abx context set <name> --endpoint "+settings.Address()+" --api-key-stdin < KEYFILE",
 		"or set AGENTBOX_API_KEY, or pass --api-key-stdin")
+}
+
+func keySource(cmd *cobra.Command, s config.Settings) string {
+	if fromStdin, _ := cmd.Flags().GetBool("api-key-stdin"); fromStdin {
+		return "standard input"
+	}
+	return s.APIKey.Source
 }
 
 // readKey reads a key from standard input.

@@ -50,19 +50,21 @@ func (a *App) readView(cmd *cobra.Command, addr registry.Address, p printing) er
 
 // consoleOnly says that the API does not serve the view, with the page that shows it.
 func (a *App) consoleOnly(ctx context.Context, s *session, connectErr error, addr registry.Address) error {
-	e := clierr.New(clierr.Unsupported, "the API does not serve %s; the console shows them", addr.View.Name)
+	page := ""
 	if connectErr == nil {
 		defer s.close()
 		// An answer, whatever it is, tells whether there is a console, and which cluster is meant.
 		if _, err := s.api(ctx); err == nil {
-			if page := s.page(addr); page != "" {
-				return e.Hint(page)
-			}
+			page = s.page(addr)
 		}
+	}
+	if page != "" {
+		return clierr.New(clierr.Unsupported, "the API does not serve %s; the console shows them", addr.View.Name).Hint(page)
 	}
 	item := addr
 	item.View = nil
-	return e.Hint("abx " + quoteWords(item.Words()))
+	return clierr.New(clierr.Unsupported, "the API does not serve %s, and no console that shows them is known here", addr.View.Name).
+		Hint("abx " + quoteWords(item.Words()))
 }
 
 // viewQuery turns the flags of a view into the query of its operation.

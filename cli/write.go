@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"navix.sh/agentbox/cli/body"
 	"navix.sh/agentbox/cli/client"
@@ -74,18 +75,13 @@ type write struct {
 func (a *App) write(cmd *cobra.Command, verb string, words []string) error {
 	addr, bad := a.Index.ParseAddress(words)
 	if bad != nil {
-		e := addressError(bad)
-		if bad.Code == registry.ErrNoAddress {
-			e.Message = verb + " needs an address"
-			e.Hint("abx "+verb+" --help", map[bool]string{true: "to update this program: abx upgrade"}[verb == "update"])
-		}
-		return e
+		return a.badTarget(cmd, verb, words, bad)
 	}
-	target := addr
+	at := addr
 	if addr.Resource.Verb(verb) == nil && addr.Resource.Action(verb) == nil {
-		target.View = nil // what the verb lacks matters more than the view
+		at.View = nil // what the verb lacks matters more than the view
 	}
-	op, bad := a.Index.Write(verb, target)
+	op, bad := a.Index.Write(verb, at)
 	if bad != nil {
 		return addressError(bad)
 	}
@@ -115,6 +111,66 @@ func (a *App) write(cmd *cobra.Command, verb string, words []string) error {
 		return err
 	}
 	return a.send(cmd, w)
+}
+
+// badTarget is the refusal of an address behind a verb: only what the verb can do is valid there.
+func (a *App) badTarget(cmd *cobra.Command, verb string, words []string, bad *registry.AddressError) error {
+	e := addressError(bad)
+	for i, h := range e.Hints {
+		if rest, ok := strings.CutPrefix(h, "abx "); ok && !strings.HasSuffix(h, " --help") {
+			e.Hints[i] = "abx " + verb + " " + rest
+		}
+	}
+	switch bad.Code {
+	case registry.ErrNoAddress:
+		e.Message = verb + " needs an address"
+		e.Choices(a.reachable(a.Index.Roots(), verb), "").Hint("abx "+verb+" --help", map[bool]string{true: "to update this program: abx upgrade"}[verb == "update"])
+	case registry.ErrUnknownResource:
+		e.Valid = a.reachable(a.Index.Roots(), verb)
+		if !slices.Contains(e.Valid, e.Suggestion) {
+			e.Suggestion = registry.Suggest(bad.Word, e.Valid)
+		}
+		if len(e.Hints) == 0 {
+			e.Hint("abx " + verb + " --help")
+		}
+	case registry.ErrNotRoot:
+		e.Valid = a.reachable(a.Index.Roots(), verb)
+		flags := writtenFlags(cmd, func(*pflag.Flag) bool { return true })
+		if !cmd.Flags().Changed("file") && !cmd.Flags().Changed("replicas") {
+			flags += a.Index.Find(bad.Word).Needs(verb)
+		}
+		e.Hints[0] += flags
+	case registry.ErrUnknownChild:
+		before, _ := a.Index.ParseAddress(words[:slices.Index(words, bad.Word)])
+		e.Valid = a.reachable(a.children(before.Resource), verb)
+		e.Suggestion, e.Hints = registry.Suggest(bad.Word, e.Valid), nil
+		e.Hint("abx " + verb + " --help")
+	case registry.ErrTooManyWords:
+		e.Hints = nil
+		e.Hint("abx " + verb + " --help")
+	}
+	return e
+}
+
+// reachable are the resources of the list that the verb, or one below them, knows.
+func (a *App) reachable(list []*registry.Resource, verb string) []string {
+	var names []string
+	for _, r := range list {
+		if a.reaches(r, verb) {
+			names = append(names, r.Plural)
+		}
+	}
+	return names
+}
+
+func (a *App) children(r *registry.Resource) []*registry.Resource {
+	var list []*registry.Resource
+	if r != nil {
+		for _, child := range r.Children {
+			list = append(list, a.Index.Find(child))
+		}
+	}
+	return list
 }
 
 // prepare fills in what the verb needs and checks it.
@@ -399,10 +455,8 @@ func (a *App) explain(err error, w *write) error {
 			return e.Hint("it changed at this moment; run the same command again")
 		}
 		return e.Hint("read it again and repeat the change: abx " + words + " --editable > FILE")
-	case e.Code == clierr.NotFound && w.verb == "update" && w.addr.Resource.Verb("create") != nil:
-		list := w.addr
-		list.IDs = w.addr.IDs[:len(w.addr.IDs)-1]
-		return e.Hint("an update does not create; to create it: abx create " + quoteWords(list.Words()) + " -f FILE")
+	case e.Code == clierr.NotFound && w.verb == "update" && w.addr.Resource.Verb("create") != nil && a.absent(e, w.addr) == w.addr.Resource:
+		return e.Hint("an update does not create; to create it: abx create " + quoteWords(w.addr.List().Words()) + " -f " + quote(w.file))
 	case e.Code == clierr.NotFound:
 		return a.missing(err, w.addr)
 	case e.Code == clierr.ApprovalRequired:

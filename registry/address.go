@@ -60,7 +60,7 @@ func (ix *Index) ParseAddress(words []string) (Address, *AddressError) {
 	a := Address{Resource: root}
 	rest := words[1:]
 	for len(rest) > 0 {
-		if err := checkID(a.Resource, rest[0]); err != nil {
+		if err := checkID(a, rest[0]); err != nil {
 			if ix.Child(a.Resource, rest[0]) != nil || a.Resource.View(rest[0]) != nil {
 				err.Code = ErrMissingID
 			}
@@ -185,11 +185,12 @@ func (a Address) ConsolePath(cluster string) string {
 
 // checkID refuses ids that are empty (an unset shell variable, most likely) or
 // that a server would read as a different path.
-func checkID(r *Resource, id string) *AddressError {
+func checkID(a Address, id string) *AddressError {
+	r := a.Resource
 	bad := func(why string) *AddressError {
 		return &AddressError{Code: ErrInvalidID, Word: id,
 			Message: fmt.Sprintf("the id of the %s %s", r.Kind, why),
-			Hints:   []string{"abx " + strings.TrimSpace(r.Plural) + " --help"}}
+			Hints:   []string{"abx " + a.String() + " --help"}}
 	}
 	switch {
 	case strings.TrimSpace(id) == "":

@@ -84,7 +84,7 @@ func TestParseAddressProblems(t *testing.T) {
 		{words: []string{"envs", "demo", ""}, code: registry.ErrUnknownChild},
 		{words: []string{"envs", "demo", "docs", "x"}, code: registry.ErrTooManyWords, hint: "abx envs demo docs"},
 		{words: []string{"envs", "demo", "pools", "p", "metrics", "x"}, code: registry.ErrTooManyWords},
-		{words: []string{"envs", "demo", "pools", "p", "events"}, code: registry.ErrUnknownChild},
+		{words: []string{"envs", "demo", "pools", "p", "events"}, code: registry.ErrTooManyWords},
 		{words: []string{"templates", "e2b", "docs"}, code: registry.ErrTooManyWords},
 		{words: []string{"templates", "e2b", "delete"}, code: registry.ErrTooManyWords},
 	} {

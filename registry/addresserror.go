@@ -16,9 +16,9 @@ func (ix *Index) rootNames() []string {
 func (ix *Index) unknownResource(word string) *AddressError {
 	e := &AddressError{Code: ErrUnknownResource, Word: word, Valid: ix.rootNames(),
 		Message: fmt.Sprintf("unknown resource %q", word)}
-	if hint := Retired(word); hint != "" {
+	if meant := Retired(word); meant != nil {
 		e.Message = fmt.Sprintf("%q is not a command of abx", word)
-		e.Hints = append(e.Hints, hint)
+		e.Hints = append(e.Hints, meant.Hint)
 		return e
 	}
 	if r := ix.ByKind(word); r != nil {
@@ -42,7 +42,9 @@ func (ix *Index) unknownChild(a Address, word string) *AddressError {
 	r := a.Resource
 	e := &AddressError{Code: ErrUnknownChild, Word: word, Valid: append([]string(nil), r.Children...)}
 	for _, v := range r.Views {
-		e.Valid = append(e.Valid, v.Name)
+		if v.Operation != "" { // a view that only the console has leads nowhere from here
+			e.Valid = append(e.Valid, v.Name)
+		}
 	}
 	if len(e.Valid) == 0 {
 		e.Code = ErrTooManyWords

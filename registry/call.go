@@ -63,9 +63,28 @@ func (ix *Index) Write(verb string, a Address) (*Operation, *AddressError) {
 	if verb != "create" && a.Collection() {
 		return nil, &AddressError{Code: ErrMissingID,
 			Message: fmt.Sprintf("%s takes one %s, and %q names all of them", verb, r.Kind, a.String()),
-			Hints:   []string{"abx " + verb + " " + a.String() + " <" + r.Kind + ">"}}
+			Hints:   []string{"abx " + verb + " " + a.String() + " <" + r.Kind + ">" + r.Needs(verb)}}
 	}
 	return ix.Operation(op), nil
+}
+
+// Needs are the flags that a verb cannot do without, as they are typed after the address.
+func (r *Resource) Needs(verb string) string {
+	switch v := r.Verb(verb); {
+	case v == nil || verb == "delete":
+		return ""
+	case v.Sets != "":
+		return " --" + v.Sets + " N"
+	}
+	return " -f FILE"
+}
+
+// target is the address that the verb takes, with placeholders.
+func (ix *Index) target(verb string, r *Resource) string {
+	if verb == "create" {
+		return ix.Form(r)
+	}
+	return ix.ItemForm(r)
 }
 
 func (ix *Index) unsupported(verb string, r *Resource) *AddressError {
@@ -84,7 +103,7 @@ func (ix *Index) unsupported(verb string, r *Resource) *AddressError {
 	for i := range ix.Resources {
 		other := &ix.Resources[i]
 		if other.Verb(verb) != nil && (other.Kind == "admin-"+r.Kind || other.Parent == r.Plural) || other.Action(verb) != nil {
-			e.Hints = append(e.Hints, "abx "+verb+" "+ix.ItemForm(other))
+			e.Hints = append(e.Hints, "abx "+verb+" "+ix.target(verb, other)+other.Needs(verb))
 		}
 	}
 	if r.Note != "" {

@@ -25,32 +25,39 @@ var Flags = []string{
 // filter may be called like one of them.
 var QueryParams = []string{"dryRun", "fields", "follow", "limit", "offset", "watch"}
 
-// retired words are refused with the command that does what they meant.
-var retired = []struct{ word, hint string }{
-	{"apply", "abx create <address> -f FILE, or abx update <address> <id> -f FILE"},
-	{"patch", "abx update <address> <id> -f FILE (an update replaces the whole object: start from --editable)"},
-	{"post", "abx create <address> -f FILE"},
-	{"put", "abx update <address> <id> -f FILE"},
-	{"get", "abx <resource> [<id>] (reads have no verb)"},
-	{"list", "abx <resource> (reads have no verb)"},
-	{"describe", "abx <resource> <id> (reads have no verb)"},
-	{"show", "abx <resource> <id> (reads have no verb)"},
-	{"rm", "abx delete <address> <id>"},
-	{"remove", "abx delete <address> <id>"},
-	{"edit", "abx <address> <id> --editable > FILE, then abx update <address> <id> -f FILE"},
-	{"logs", "abx sandboxes <sandbox> logs"},
-	{"login", "abx context set <name> --endpoint URL --api-key-stdin"},
+// Meant are the words that other tools, or an earlier abx, have as a command, and what they mean here.
+type Meant struct {
+	Word string
+	// Verbs are those of abx that do it; the first that fits the address is meant. "" is a read.
+	Verbs []string
+	Hint  string // the form, when the words that follow make no command
 }
 
-// Retired returns the form that replaces a word which other tools, or an earlier
-// abx, have as a command; empty when the word is none of them.
-func Retired(word string) string {
-	for _, r := range retired {
-		if r.word == word {
-			return r.hint
+var retired = []Meant{
+	{"apply", []string{"create", "update"}, "abx create <address> -f FILE, or abx update <address> <id> -f FILE"},
+	{"patch", []string{"update"}, "abx update <address> <id> -f FILE (an update replaces the whole object: start from --editable)"},
+	{"post", []string{"create"}, "abx create <address> -f FILE"},
+	{"put", []string{"update"}, "abx update <address> <id> -f FILE"},
+	{"get", []string{""}, "abx <resource> [<id>] (reads have no verb)"},
+	{"list", []string{""}, "abx <resource> (reads have no verb)"},
+	{"describe", []string{""}, "abx <resource> <id> (reads have no verb)"},
+	{"show", []string{""}, "abx <resource> <id> (reads have no verb)"},
+	{"rm", []string{"delete"}, "abx delete <address> <id>"},
+	{"remove", []string{"delete"}, "abx delete <address> <id>"},
+	{"edit", []string{"update"}, "abx <address> <id> --editable > FILE, then abx update <address> <id> -f FILE"},
+	{"logs", nil, "abx sandboxes <sandbox> logs"},
+	{"login", nil, "abx context set <name> --endpoint URL --api-key-stdin"},
+}
+
+// Retired returns what replaces a word which other tools, or an earlier abx, have as a
+// command; nil when the word is none of them.
+func Retired(word string) *Meant {
+	for i := range retired {
+		if retired[i].Word == word {
+			return &retired[i]
 		}
 	}
-	return ""
+	return nil
 }
 
 // Reserved are the words that no resource, child, view or action may be called:
@@ -59,8 +66,8 @@ func Retired(word string) string {
 func Reserved() []string {
 	words := append(append([]string(nil), Verbs...), Commands...)
 	for _, r := range retired {
-		if r.word != "logs" { // a view of that name exists; it never stands first
-			words = append(words, r.word)
+		if r.Word != "logs" { // a view of that name exists; it never stands first
+			words = append(words, r.Word)
 		}
 	}
 	return words

@@ -37,6 +37,7 @@ const (
 type Options struct {
 	Base      string // address that paths are appended to, without trailing slash
 	Key       string // empty: no credential is sent
+	KeyFrom   string // where the key came from, for the refusal of a wrong one
 	Bearer    bool   // the key travels as Authorization: Bearer instead of AGENTBOX-API-KEY
 	CAFile    string // PEM, in addition to the system's roots and SSL_CERT_FILE
 	Timeout   time.Duration
@@ -143,7 +144,7 @@ func (c *Client) once(ctx context.Context, r Request) (*Response, time.Duration,
 		response, err := success(answer, body, requestID(answer, request))
 		return response, noRetry, err
 	}
-	return nil, retryStatus(r.Method, answer), failure(answer, body, requestID(answer, request))
+	return nil, retryStatus(r.Method, answer), c.refusal(answer, body, requestID(answer, request))
 }
 
 // Stream sends a GET whose answer arrives bit by bit and has no time limit beyond
@@ -175,7 +176,18 @@ func (c *Client) Stream(ctx context.Context, r Request, accept string) (*http.Re
 	if err != nil {
 		return nil, c.transportError(begin, request, err)
 	}
-	return nil, failure(answer, body, requestID(answer, request))
+	return nil, c.refusal(answer, body, requestID(answer, request))
+}
+
+// refusal is a failure. That of a key says where the key came from: which header carries it is no matter of the caller's.
+func (c *Client) refusal(answer *http.Response, body []byte, id string) error {
+	err := failure(answer, body, id)
+	var e *clierr.Error
+	if errors.As(err, &e) && e.Code == clierr.Unauthenticated && c.o.KeyFrom != "" {
+		e.Hints = nil
+		return e.Hint("the key came from "+c.o.KeyFrom+"; is it one of this address, and still valid?", "abx context show")
+	}
+	return err
 }
 
 type cancelBody struct {

@@ -32,7 +32,7 @@ func New(o CommandOptions) *cobra.Command {
 		Example: "  abx upgrade --check",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return clierr.New(clierr.UnknownCommand, "abx upgrade takes no words, got %q", args[0]).Hint("abx upgrade --version v1.2.3 pins a release")
+				return clierr.New(clierr.UnknownCommand, "abx upgrade takes no words, got %q", args[0]).Hint("abx upgrade --help", "--version pins a release")
 			}
 			return nil
 		},
