@@ -126,6 +126,9 @@ func changeLine(style output.Style, c any) string {
 	case "unchanged":
 		return "  " + path + " stays\n"
 	}
+	if before == "null" && (after == `""` || after == "null") {
+		return "" // known only when it is done
+	}
 	if before == "null" {
 		return style.Added("+ "+path+": "+after) + "\n"
 	}

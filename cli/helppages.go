@@ -226,7 +226,9 @@ func (a *App) verbHelp(h *helpPage, verb string, words []string) error {
 	}
 	op := a.Index.Operation(operation)
 	h.title("abx "+verb+" "+a.Index.Form(r), firstSentence(about))
-	h.paragraph(op.Description)
+	if v == nil || v.Sets == "" { // what is said of a body is not about a verb that has none
+		h.paragraph(op.Description)
+	}
 	h.section("Usage")
 	for _, f := range a.writeForms(r) {
 		if strings.HasPrefix(f.name, "abx "+verb+" ") {

@@ -35,7 +35,7 @@ func TestHintsRun(t *testing.T) {
 		"sandboxes x logs --fields status", "sandboxes x logs --limit 3", "envs --replicas 3", "envs -f x.json", "create envs --csv", "delete envs demo --schema",
 		"scale envs demo pools p --schema --replicas 3", "approve approvals x --dry-run", "whoami --csv", "whoami now", "version --fields a",
 		"envs --filter ready=maybe", "envs --filter x", "envs --sort nope", "envs --fields nope", "envs --jsn", "envs --yes", "envs -json",
-		"context sett", "context set", "context show nowhere", "context use nowhere", "context rename work", 
+		"context sett", "context set", "context show nowhere", "context use nowhere", "context rename work",
 		"skills", "skills shw", "skills show nothing", "skills show", "skills install x", "agent-context pool", "upgrade now", "help nothing", "completion",
 	}
 	for _, line := range wrong {

@@ -14,7 +14,7 @@ import (
 func (a *App) printTable(p printing, o *list, rows []row, total int, cut *truncated) error {
 	r := o.addr.Resource
 	count := fmt.Sprintf("%d total", total)
-	if cut != nil {
+	if cut != nil && cut.Shown > 0 {
 		count += fmt.Sprintf(" · rows 1–%d", cut.Shown)
 	}
 	if err := a.print(p.style.Heading(title(r.Kind, o.cluster, strings.Join(o.addr.IDs, " "), count)) + "\n\n"); err != nil {

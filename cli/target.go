@@ -250,7 +250,7 @@ func checkFormat(cmd *cobra.Command, formats []string) error {
 	}
 	near := registry.Suggest(name, formats)
 	if slices.Contains(output.Formats, name) {
-		return clierr.New(clierr.InvalidValue, "this has no --format %s", name).Choices(formats, near)
+		return clierr.New(clierr.InvalidValue, "--format %s does not apply here", name).Choices(formats, near)
 	}
 	return clierr.New(clierr.InvalidValue, "there is no format %q", name).Choices(formats, near)
 }

@@ -136,7 +136,7 @@ func settled(r *registry.Resource, value any) (string, bool) {
 		progress += ", " + phase
 	}
 	if output.Lookup(value, "generation") != nil && number(prefix+"observedGeneration") != number("generation") {
-		return progress + ", of what was asked before", false
+		return progress + ", before the change", false
 	}
 	if rollingOut(value) {
 		return progress + ", rolling out", false
@@ -175,7 +175,7 @@ func (a *App) poll(ctx context.Context, what string, look func() (string, bool, 
 			continue
 		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return clierr.New(clierr.Timeout, "%s has not got there in time; last seen: %s", what, last).Because(ctx.Err()).
+			return clierr.New(clierr.Timeout, "the time ran out while waiting for %s; last seen: %s", what, last).Because(ctx.Err()).
 				Hint("the write was sent; waiting longer: --timeout 30m")
 		}
 		return clierr.New(clierr.Interrupted, "interrupted while waiting for %s; the write was sent", what).Because(ctx.Err())

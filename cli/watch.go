@@ -41,7 +41,7 @@ func (a *App) watchList(cmd *cobra.Command, s *session, addr registry.Address, p
 	query := filterQuery(op, l.filters)
 	query.Set("watch", "true")
 	w := &watcher{app: a, resource: addr.Resource, p: p, filters: l.filters,
-		fields: append([]field{{"change", nil}}, fields...), printed: map[string]any{}}
+		fields: append([]field{{"change", nil}}, fields...), printed: map[string]any{}, shown: map[string]string{}}
 	noted := false
 	for failures := 0; ; failures++ {
 		w.connected()
@@ -126,10 +126,11 @@ type watcher struct {
 	widths   []int      // of the table, once its beginning was printed
 	first    [][]string // rows that existed when the watch began, not printed yet
 
-	printed map[string]any  // the rows that were printed and are there, by identity
-	unseen  map[string]bool // those that the present stream has not shown yet
-	began   bool            // an event has come
-	inStep  bool            // the present stream has marked its beginning: what it says from then on is news
+	shown   map[string]string // the line of each printed row, by identity
+	printed map[string]any    // the rows that were printed and are there, by identity
+	unseen  map[string]bool   // those that the present stream has not shown yet
+	began   bool              // an event has come
+	inStep  bool              // the present stream has marked its beginning: what it says from then on is news
 }
 
 // connected begins a stream, which shows all rows first.
@@ -182,7 +183,31 @@ func (w *watcher) event(ctx context.Context, data []byte) error {
 	if w.printed[id] = value; e.Type == "DELETED" {
 		delete(w.printed, id)
 	}
+	if e.Type == "MODIFIED" && w.looksTheSame(id, r) {
+		return nil
+	}
+	w.remember(id, r)
 	return w.change(ctx, e.Type, r)
+}
+
+// looksTheSame reports whether a change is in none of the columns that are printed. A program gets every change.
+func (w *watcher) looksTheSame(id string, r row) bool {
+	was, known := w.shown[id]
+	return known && was == w.cells(r)
+}
+
+func (w *watcher) remember(id string, r row) {
+	if w.p.query == nil && (w.p.format == output.Table || w.p.format == output.CSV) {
+		w.shown[id] = w.cells(r)
+	}
+}
+
+func (w *watcher) cells(r row) string {
+	var b strings.Builder
+	for _, f := range w.fields[1:] {
+		b.WriteString(output.Plain(f.get(r)) + "\x00")
+	}
+	return b.String()
 }
 
 // catchUp ends the rows that a stream shows first: the printed ones that were not among them are gone.

@@ -33,7 +33,7 @@ func TestValidate(t *testing.T) {
 		{`{"name":"abc","mode":"fast","size":3,"on":null,"at":"2026-01-01T00:00:00Z","labels":{"a":"b"},"list":[{"next":{"next":{}}}],"either":1,"free":[1]}`, ""},
 		{`{}`, "name is required"},
 		{`{"name":1}`, "name is a number and must be a string"},
-		{`{"name":"ABC"}`, "does not match ^[a-z]+$"},
+		{`{"name":"ABC"}`, "must match ^[a-z]+$"},
 		{`{"name":"abcdef"}`, "takes at most 5"},
 		{`{"name":"a","mode":"fats"}`, `"fats", which is none of fast, slow`},
 		{`{"name":"a","size":1.5}`, "whole number"},

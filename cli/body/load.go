@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
@@ -89,7 +90,9 @@ func decodeYAML(data []byte) (any, error) {
 	}
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		return nil, fmt.Errorf("is neither JSON nor YAML: %w", err)
+		why := strings.Join(strings.Fields(err.Error()), " ") // the parser's text has lines
+		why = strings.TrimPrefix(strings.TrimPrefix(why, "yaml: "), "unmarshal errors: ")
+		return nil, fmt.Errorf("cannot be read as JSON or YAML: %s", why)
 	}
 	return output.Decode(asJSON)
 }

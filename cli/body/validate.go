@@ -184,7 +184,7 @@ func (c *checker) text(path string, s *registry.Schema, v any) {
 	}
 	if s.Pattern != "" {
 		if re, err := regexp.Compile(s.Pattern); err == nil && !re.MatchString(value) {
-			c.report(path, "is %q, which does not match %s", value, s.Pattern)
+			c.report(path, "is %q and %s", value, wanted(s))
 		}
 	}
 	if s.Format == "date-time" {
@@ -192,6 +192,14 @@ func (c *checker) text(path string, s *registry.Schema, v any) {
 			c.report(path, "is %q and must be a time such as 2026-01-31T12:00:00Z", value)
 		}
 	}
+}
+
+// wanted says what a text must look like: an example tells more than a pattern.
+func wanted(s *registry.Schema) string {
+	if s.Example != "" {
+		return "must look like " + s.Example
+	}
+	return "must match " + s.Pattern
 }
 
 func (c *checker) number(path string, s *registry.Schema, v any) {

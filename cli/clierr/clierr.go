@@ -99,7 +99,7 @@ func Print(w io.Writer, e *Error, asJSON bool) {
 		e.Approval.Print(w)
 	}
 	if e.RequestID != "" && e.Exit == ExitFailure {
-		fmt.Fprintf(w, "hint: request id %s\n", text.Line(e.RequestID))
+		fmt.Fprintf(w, "request id: %s\n", text.Line(e.RequestID))
 	}
 }
 

@@ -49,7 +49,7 @@ func (c *call) poolShape(body poolBody, sizing catalogue.PoolSizing) (shape, err
 			for _, t := range c.Catalogue.InstanceTypes {
 				names = append(names, t.Name)
 			}
-			return shape{}, badBody(nearest("instance types", body.InstanceType, names), "instanceType: there is no %q", body.InstanceType)
+			return shape{}, badBody(nearest("instance types", body.InstanceType, names), "instanceType: there is no instance type %q", body.InstanceType)
 		}
 		if m := body.Multiplier; m != nil && t.MaxMultiplier > 0 && *m > t.MaxMultiplier {
 			return shape{}, badBody("add more replicas instead", "multiplier is %d, and %s allows at most %d", *m, t.Name, t.MaxMultiplier)

@@ -100,7 +100,7 @@ func (c *call) checkQuery() error {
 // nearest is a hint about a name that is not known.
 func nearest(what, name string, valid []string) string {
 	if len(valid) == 0 {
-		return "it has no " + what
+		return "there are no " + what + " here; leave it out"
 	}
 	if s := registry.Suggest(name, valid); s != "" {
 		return fmt.Sprintf("did you mean %q? Its %s: %s", s, what, strings.Join(valid, ", "))
