@@ -64,7 +64,7 @@ var Exits = []Exit{
 	{ExitOK, "done; an empty list is done", nil},
 	{ExitFailure, "the server failed or answered with something that is not its API, or a bug", []string{
 		ServerError, BadResponse, NotImplemented, QueryFailed, Internal, "PULL_FAILED", "START_FAILED"}},
-	{ExitUsage, "usage: grammar, flags, filters or the body are wrong, and nothing was done; an error without a status was found before anything was sent", []string{
+	{ExitUsage, "usage: grammar, flags, filters or the body are wrong, and nothing was done; with a status the server refused it, without one abx did before sending it", []string{
 		UnknownCommand, UnknownResource, "UNKNOWN_CHILD", "NOT_A_ROOT", "NO_ADDRESS", "MISSING_ID", "INVALID_ID", "TOO_MANY_WORDS",
 		"NOT_READABLE", "UNSUPPORTED_VERB", "WRONG_VERB_TARGET", UnknownFlag, UnknownField, UnknownContext, AmbiguousCluster,
 		MissingValue, InvalidValue, InvalidBody, InvalidConfig, Unsupported,
