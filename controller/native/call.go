@@ -17,7 +17,8 @@ type call struct {
 	ctx     context.Context
 	request *http.Request
 	op      *operation
-	id      string
+	id      string // of the request, as the client may have chosen it
+	write   string // of what the call writes, which no client can choose
 	caller  access.Caller
 	params  map[string]string
 	query   url.Values

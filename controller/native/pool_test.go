@@ -220,7 +220,8 @@ func TestQuotaIsChargedAtomically(t *testing.T) {
 		env := fmt.Sprintf("e%d", i)
 		p.must(201, request{method: "POST", path: "/v1/envs", key: p.alice, body: map[string]any{"name": env, "templateRef": map[string]any{"name": p.template}}})
 		all.Go(func() {
-			a := p.do(request{method: "POST", path: "/v1/envs/" + env + "/sandboxpools", key: p.alice, body: billed(3)})
+			a := p.do(request{method: "POST", path: "/v1/envs/" + env + "/sandboxpools", key: p.alice, body: billed(3),
+				header: map[string]string{"X-Request-Id": "the-same-for-all"}}) // which clients choose
 			mu.Lock()
 			defer mu.Unlock()
 			statuses[a.status]++
