@@ -159,7 +159,7 @@ func (a *App) contextSet(cmd *cobra.Command, args []string) error {
 				return err
 			}
 			c.APIKey = ""
-			if old != nil && *old != *c.Credential {
+			if old != nil && (old.Store != c.Credential.Store || old.Address != c.Credential.Address) {
 				_ = store.Delete(cmd.Context(), name, old) // the new one is in place; a leftover harms nobody
 			}
 		}
@@ -356,7 +356,11 @@ func (a *App) contextList(cmd *cobra.Command) error {
 			mode = "cluster-api"
 		}
 		rows = append(rows, []string{mark, name, c.Address(), mode, c.Cluster, keyPlace(c)})
-		items = append(items, map[string]any{"name": name, "current": name == f.Current, "address": c.Address(), "mode": mode, "cluster": c.Cluster, "key": keyPlace(c)})
+		item := map[string]any{"name": name, "current": name == f.Current, "address": c.Address(), "mode": mode, "cluster": c.Cluster, "key": keyPlace(c)}
+		if c.Credential != nil && c.Credential.ID != "" {
+			item["credentialId"] = c.Credential.ID
+		}
+		items = append(items, item)
 	}
 	switch {
 	case p.query == nil && p.format == output.CSV:

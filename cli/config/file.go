@@ -36,6 +36,8 @@ type Context struct {
 type Credential struct {
 	Store   string `json:"store"` // keyring or file
 	Address string `json:"address"`
+	// ID is new at every saving: it tells a key from the one that was there before, and nothing about either.
+	ID string `json:"id,omitempty"`
 }
 
 // Address returns the normalised address that the context's key belongs to.
