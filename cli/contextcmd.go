@@ -36,6 +36,9 @@ func (a *App) contextCommand() *cobra.Command {
 	add := func(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, []string) error, example string) {
 		sub := &cobra.Command{Use: use, Short: short, Args: args, RunE: run, ValidArgsFunction: names,
 			Annotations: map[string]string{annotationExamples: example}}
+		if sub.Name() == "set" { // elsewhere these say where to connect; here they are what is saved
+			sub.Annotations[annotationFlags] = "endpoint cluster-api api-key-stdin cluster auth-scheme ca-file"
+		}
 		addFlags(sub, groupGlobal|groupOutput)
 		a.completeFlags(sub)
 		cmd.AddCommand(sub)
@@ -53,12 +56,15 @@ func (a *App) contextCommand() *cobra.Command {
 // annotationExamples holds the example lines of a command.
 const annotationExamples = "examples"
 
+// annotationFlags names flags of the table that a command's usage shows, though other commands have them too.
+const annotationFlags = "flags"
+
 // words checks the number of words of a command that is not a resource.
 func words(low, high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < low:
-			return clierr.New(clierr.MissingValue, "%s needs more words", cmd.CommandPath()).Hint("abx " + strings.TrimPrefix(cmd.UseLine(), "abx "))
+			return clierr.New(clierr.MissingValue, "%s needs more words", cmd.CommandPath()).Hint(strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath()+" --help")
 		case len(args) > high:
 			return clierr.New("TOO_MANY_WORDS", "%s has no use for %q", cmd.CommandPath(), args[high]).Hint(cmd.CommandPath() + " --help")
 		}

@@ -239,11 +239,12 @@ func treeFlags(root *cobra.Command) map[string]*pflag.Flag {
 
 func missingValue(f *pflag.Flag) error {
 	e := clierr.New(clierr.MissingValue, "--%s needs a value", f.Name)
-	table := flagTable()
-	if i := slices.IndexFunc(table, func(d flagDef) bool { return d.Name == f.Name }); i >= 0 {
-		return e.Choices(table[i].Values, "").Hint(fmt.Sprintf("--%s %s: %s", f.Name, table[i].Arg, f.Usage))
+	// A command may have a flag of its own under the name of a switch in the table, as upgrade has --version.
+	def := lookupFlag(f.Name)
+	if def != nil && def.Arg != "" {
+		e.Choices(def.Values, "")
 	}
-	return e.Hint(fmt.Sprintf("--%s: %s", f.Name, f.Usage))
+	return e.Hint(fmt.Sprintf("--%s %s: %s", f.Name, valueName(def), f.Usage))
 }
 
 // flagError says what is wrong with the flags of cmd.
@@ -262,7 +263,7 @@ func (a *App) flagError(cmd *cobra.Command, err error) error {
 		}
 		return e
 	case errors.As(err, &missing):
-		return clierr.New(clierr.MissingValue, "--%s needs a value", missing.GetFlag().Name)
+		return missingValue(missing.GetFlag())
 	}
 	return clierr.New(clierr.UnknownFlag, "%v", err).Hint("a flag is written --name or --name=value")
 }

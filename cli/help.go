@@ -110,13 +110,11 @@ func (h *helpPage) flags(cmd *cobra.Command) {
 		def := lookupFlag(f.Name)
 		switch {
 		case f.NoOptDefVal != "": // a switch
-		case def != nil && def.Arg != "":
-			name += " " + def.Arg
-			if len(def.Values) > 0 {
+		default:
+			name += " " + valueName(def)
+			if def != nil && len(def.Values) > 0 {
 				about += ": " + strings.Join(def.Values, ", ")
 			}
-		default:
-			name += " VALUE"
 		}
 		if global[f.Name] {
 			connect = append(connect, entry{name, about})
@@ -149,6 +147,40 @@ func lookupFlag(name string) *flagDef {
 	return nil
 }
 
+// ownFlags writes the flags that make up what a command does, behind its usage: not those of every command, which say where
+// to connect and how to print.
+func ownFlags(cmd *cobra.Command) string {
+	usage := ""
+	add := func(name, arg string) {
+		if arg != "" {
+			arg = " " + arg
+		}
+		usage += " [--" + name + arg + "]"
+	}
+	for _, name := range strings.Fields(cmd.Annotations[annotationFlags]) {
+		add(name, lookupFlag(name).Arg)
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		def := lookupFlag(f.Name)
+		switch {
+		case f.Name == "help" || def != nil && def.Groups&(groupOutput|groupGlobal) != 0:
+		case f.NoOptDefVal != "":
+			add(f.Name, "")
+		default:
+			add(f.Name, valueName(def))
+		}
+	})
+	return usage
+}
+
+// valueName is the placeholder of a flag's value; def is nil for a flag that the table does not have.
+func valueName(def *flagDef) string {
+	if def != nil && def.Arg != "" {
+		return def.Arg
+	}
+	return "VALUE"
+}
+
 // commandHelp is the page of a command that is neither a resource nor a verb.
 func (a *App) commandHelp(h *helpPage, cmd *cobra.Command) {
 	h.title(cmd.CommandPath(), cmd.Short)
@@ -158,7 +190,7 @@ func (a *App) commandHelp(h *helpPage, cmd *cobra.Command) {
 	if cmd.HasAvailableSubCommands() {
 		usage += " <command>"
 	}
-	h.lines(usage)
+	h.lines(usage + ownFlags(cmd))
 	var subs []entry
 	for _, c := range cmd.Commands() {
 		if !c.Hidden {
