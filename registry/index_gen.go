@@ -189,7 +189,7 @@ var index = Index{SpecVersion: "1.0.0", DocsBase: "https://scitix.github.io/Agen
 		{ID: "metadata", Path: "metadata", Type: "map", Describe: "What the claim attached to it."},
 		{ID: "containerImages", Path: "containerImages", Type: "map", Describe: "Image of each container."},
 	}, Views: []View{
-		{Name: "logs", Operation: "GetSandboxLogs", Renderer: "logs", Describe: "What its containers wrote.", Options: []Option{
+		{Name: "logs", Operation: "GetSandboxLogs", Renderer: "logs", Describe: "What its containers wrote, while it runs.", Until: "terminatedAt", Options: []Option{
 			{Flag: "container", Param: "container"},
 			{Flag: "tail", Param: "lines"},
 			{Flag: "source", Param: "source"},
@@ -198,7 +198,7 @@ var index = Index{SpecVersion: "1.0.0", DocsBase: "https://scitix.github.io/Agen
 	}, Examples: []Example{
 		{Command: "abx sandboxes --filter status=Running", Describe: "what runs now"},
 		{Command: "abx sandboxes i1ko0m7f2q9h4c8d0b5n6p3t7u", Describe: "one sandbox"},
-		{Command: "abx sandboxes i1ko0m7f2q9h4c8d0b5n6p3t7u logs --tail 50", Describe: "what it wrote"},
+		{Command: "abx sandboxes i1ko0m7f2q9h4c8d0b5n6p3t7u logs --tail 50", Describe: "what it wrote, while it runs"},
 	}},
 	{Plural: "templates", Kind: "template", Summary: "Templates: what a sandbox is made of.", Note: "Administrators write templates as admin-templates.", Console: "templates", Docs: "concepts/templates", List: &List{Operation: "ListSandboxTemplates", Rows: "items", Total: "total", Paged: true, MaxLimit: 1000, Watch: true, ID: "name"}, Item: &Item{Operation: "GetSandboxTemplate", Unwrap: "template"}, Columns: []Column{
 		{ID: "name", Path: "name", Type: "string", Describe: "Name of the template."},
