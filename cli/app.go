@@ -37,7 +37,8 @@ type App struct {
 	// Pause waits between two looks at something that is changing; tests replace it.
 	Pause func(context.Context, time.Duration) error
 
-	helpError error // of a --help that asked about something that does not exist
+	helpError error  // of a --help that asked about something that does not exist
+	pinned    string // the cluster in use and the context that names it; empty when no context does
 }
 
 // NewApp returns an App on the process's own streams and environment.
@@ -113,6 +114,9 @@ func (a *App) fail(ctx context.Context, err error, asJSON bool) int {
 	e := clierr.From(err)
 	if ctx.Err() != nil && e.Exit == clierr.ExitFailure {
 		e = clierr.New(clierr.Interrupted, "interrupted")
+	}
+	if a.pinned != "" && e.Code == clierr.NotFound {
+		e.Hint(a.pinned + "; another one for this command: --cluster ID")
 	}
 	clierr.Print(a.Err, e, asJSON)
 	return e.Exit
@@ -222,7 +226,7 @@ func (a *App) note(format string, args ...any) {
 }
 
 // configPath is where the contexts are kept.
-func (a *App) configPath() (string, error) { return config.Path(a.Getenv) }
+func (a *App) configPath() string { return config.Path(a.Getenv) }
 
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

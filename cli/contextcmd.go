@@ -73,11 +73,7 @@ func words(low, high int) cobra.PositionalArgs {
 }
 
 func (a *App) contextNames() []string {
-	path, err := a.configPath()
-	if err != nil {
-		return nil
-	}
-	f, err := config.Load(path)
+	f, err := config.Load(a.configPath())
 	if err != nil {
 		return nil
 	}
@@ -86,10 +82,7 @@ func (a *App) contextNames() []string {
 
 // saved returns the file of the contexts, and the store of their keys.
 func (a *App) saved() (string, *credential.Store, error) {
-	path, err := a.configPath()
-	if err != nil {
-		return "", nil, err
-	}
+	path := a.configPath()
 	store, err := credential.New(path, a.Getenv)
 	return path, store, err
 }
@@ -243,12 +236,8 @@ func applyFlags(cmd *cobra.Command, c *config.Context) error {
 }
 
 func (a *App) contextUse(cmd *cobra.Command, args []string) error {
-	path, err := a.configPath()
-	if err != nil {
-		return err
-	}
 	var c config.Context
-	if err := config.Edit(path, func(f *config.File) error {
+	if err := config.Edit(a.configPath(), func(f *config.File) (err error) {
 		if c, err = f.Get(args[0]); err == nil {
 			f.Current = args[0]
 		}
@@ -341,11 +330,7 @@ func (a *App) contextList(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	path, err := a.configPath()
-	if err != nil {
-		return err
-	}
-	f, err := config.Load(path)
+	f, err := config.Load(a.configPath())
 	if err != nil {
 		return err
 	}
