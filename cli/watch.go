@@ -55,13 +55,13 @@ func (a *App) watchList(cmd *cobra.Command, s *session, addr registry.Address, p
 		if w.inStep {
 			failures, noted = 0, false
 		}
-		if !noted {
+		if !noted && !a.json {
 			noted = true
 			why := "the server ended the watch"
 			if err != nil {
 				why = err.Error()
 			}
-			a.note("%s; connecting again", text.Line(why))
+			a.note("%s; connecting again", why)
 		}
 		if err := a.Pause(ctx, reconnectPause(failures)); err != nil {
 			return clierr.New(clierr.Interrupted, "interrupted").Because(err)

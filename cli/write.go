@@ -298,7 +298,7 @@ func (a *App) send(cmd *cobra.Command, w *write) error {
 	}
 	answer, err := a.deliver(ctx, s, api, w, request)
 	if err != nil {
-		return a.explain(err, w)
+		return err
 	}
 	if w.dryRun {
 		return a.printDryRun(ctx, w, answer)
@@ -400,11 +400,17 @@ func (a *App) checkAgent(ctx context.Context, s *session, api *client.Client, w 
 
 // explain adds to a refusal what it means for this write.
 func (a *App) explain(err error, w *write) error {
+	if err == nil {
+		return nil
+	}
 	e := clierr.From(err)
 	words := quoteWords(w.addr.Words())
 	switch {
 	case e.Status == http.StatusPreconditionFailed || e.Code == clierr.Conflict && w.verb != "create" && w.etag != "":
 		e.Code, e.Exit = clierr.Conflict, clierr.ExitConflict
+		if e.Status == http.StatusPreconditionFailed {
+			e.Hints = nil // the server's advice is the same, without the command
+		}
 		if w.verb == "scale" {
 			return e.Hint("it changed at this moment; run the same command again")
 		}
@@ -416,6 +422,9 @@ func (a *App) explain(err error, w *write) error {
 	case e.Code == clierr.NotFound:
 		return a.missing(err, w.addr)
 	case e.Code == clierr.ApprovalRequired:
+		if e.Approval != nil && e.Approval.ID != "" && !strings.Contains(strings.Join(e.Hints, " "), e.Approval.Command()) {
+			e.Hint(decideHint(e.Approval))
+		}
 		return e.Hint("run the same command again after a person has approved it, or add --wait to wait for that")
 	case e.Code == clierr.Timeout && w.verb != "create" && slices.Contains([]string{"update", "delete", "scale"}, w.verb):
 		return e.Hint("it may have been done all the same: abx " + words)
