@@ -199,10 +199,9 @@ func (a *App) prepareBody(cmd *cobra.Command, w *write) error {
 		return err
 	}
 	w.file = path
-	if etag, ok := object[versionKey].(string); ok {
-		w.etag = etag
+	if w.etag, err = takeVersion(object); err != nil {
+		return err
 	}
-	delete(object, versionKey)
 	w.body = wrapObject(a.Index, w.op, object)
 	address := "abx " + w.verb + " " + quoteWords(w.addr.Words())
 	if err := body.Validate(a.Index, w.op.Request.Schema, w.body); err != nil {
@@ -213,6 +212,22 @@ func (a *App) prepareBody(cmd *cobra.Command, w *write) error {
 			Hint("a name cannot change: correct the address or the file")
 	}
 	return nil
+}
+
+// takeVersion takes the version that the file was read at out of it. A version that cannot be sent is refused: without it the
+// write would not be protected.
+func takeVersion(object map[string]any) (string, error) {
+	value, given := object[versionKey]
+	delete(object, versionKey)
+	if !given {
+		return "", nil
+	}
+	etag, isText := value.(string)
+	if !isText || etag == "" || strings.ContainsFunc(etag, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return "", clierr.New(clierr.InvalidBody, "%s is %s, which is no version that --editable wrote", versionKey, compact(value)).
+			Hint("leave it as it was read, or out to write without looking at what changed since")
+	}
+	return etag, nil
 }
 
 // wrapObject lets a write that takes a whole Kubernetes object as text also take the

@@ -1,6 +1,7 @@
 package native
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -44,6 +45,14 @@ func TestPoolLife(t *testing.T) {
 	dry := p.must(200, request{method: "POST", path: pools + "?dryRun=true", key: p.alice, body: sized("500m", "1536Mi", "replicas", 2)})
 	if !strings.Contains(string(dry.raw), `"after":"demo-500mc1536mi"`) {
 		t.Errorf("dry run: %s", dry.raw)
+	}
+
+	for _, number := range []string{"1e3", "2.0", "3000000000"} {
+		body := json.RawMessage(`{"inlineResources":{"requests":{"cpu":"1","memory":"3Gi"}},"replicas":` + number + `}`)
+		want := "replicas is number " + number + " and must be a whole number in decimal digits, of 32 bits"
+		if a := p.must(400, request{method: "POST", path: pools, key: p.alice, body: body}); !strings.Contains(string(a.raw), want) {
+			t.Errorf("replicas %s: %s", number, a.raw)
+		}
 	}
 
 	read := p.must(200, request{method: "GET", path: item, key: p.alice})
