@@ -43,7 +43,7 @@ type truncated struct {
 
 // readList reads and prints a collection.
 func (a *App) readList(cmd *cobra.Command, addr registry.Address, p printing, l listing) error {
-	fields, err := a.fields(addr.Resource, a.rowSchema(addr.Resource), p, l.allClusters, columnFields(addr.Resource, p.wide))
+	fields, err := a.fields(addr.Resource, a.rowsOf(addr.Resource), p, l.allClusters, columnFields(addr.Resource, p.wide))
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"navix.sh/agentbox/cli/clierr"
 	"navix.sh/agentbox/cli/output"
+	"navix.sh/agentbox/cli/text"
 )
 
 // printing is how a command was asked to print its result.
@@ -71,8 +72,8 @@ func (a *App) document(ctx context.Context, p printing, v any) error {
 		return a.value(p, v)
 	}
 	return p.query.Run(ctx, v, func(result any) error {
-		if text, ok := result.(string); ok && p.format == output.Table {
-			return a.line(text)
+		if s, ok := result.(string); ok && p.format == output.Table {
+			return a.print(text.Block(s) + "\n")
 		}
 		return a.value(p, result)
 	})

@@ -158,6 +158,35 @@ func TestSettled(t *testing.T) {
 	}
 }
 
+// TestFieldsOfARegister: a list takes its columns, one object its detail lines, and of the other's names those that its shape
+// has.
+func TestFieldsOfARegister(t *testing.T) {
+	a := NewApp()
+	for i := range a.Index.Resources {
+		r := &a.Index.Resources[i]
+		accepts := func(of register, name string, want bool) {
+			if _, err := a.findField(r, of, name, false); (err == nil) != want {
+				t.Errorf("%s (one object: %v) %s: %v", r.Plural, of.item, name, err)
+			}
+		}
+		if r.List != nil {
+			for _, c := range r.Columns {
+				accepts(a.rowsOf(r), c.ID, true)
+			}
+			for _, d := range r.Detail {
+				if schema := a.rowSchema(r); r.Column(d.ID) == nil && schema != nil {
+					accepts(a.rowsOf(r), d.ID, a.hasPath(schema, d.Path) || a.hasPath(schema, d.ID))
+				}
+			}
+		}
+		if r.Item != nil {
+			for _, d := range r.Detail {
+				accepts(a.itemOf(r), d.ID, true)
+			}
+		}
+	}
+}
+
 // TestEveryFlagIsExplained holds the flag table to its own rules.
 func TestEveryFlagIsExplained(t *testing.T) {
 	seen := map[string]bool{}

@@ -131,7 +131,7 @@ func (a *App) readItem(cmd *cobra.Command, addr registry.Address, p printing) er
 			fallback = append(fallback, field{d.ID, func(w row) any { return output.Lookup(w.value, d.Path) }})
 		}
 	}
-	fields, err := a.fields(r, a.itemSchema(r), p, false, fallback)
+	fields, err := a.fields(r, a.itemOf(r), p, false, fallback)
 	if err != nil {
 		return err
 	}
