@@ -43,7 +43,9 @@ func (a *App) readView(cmd *cobra.Command, addr registry.Address, p printing) er
 		if err := s.require(cmd.Context(), api, featureLogFollow, "--follow"); err != nil {
 			return err
 		}
-		return a.missing(a.followLogs(cmd.Context(), api, addr, query, p), addr)
+		ctx, cancel := s.streamContext(cmd)
+		defer cancel()
+		return a.missing(a.followLogs(ctx, api, addr, query, p), addr)
 	}
 	if addr.View.Renderer == "docs" {
 		return a.printDocs(cmd.Context(), api, addr, p)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"navix.sh/agentbox/cli/client"
 	"navix.sh/agentbox/cli/clierr"
 	"navix.sh/agentbox/cli/output"
@@ -31,6 +33,23 @@ func (s *session) waitContext(ctx context.Context, wait bool) (context.Context, 
 		limit = waitDefault
 	}
 	return context.WithTimeout(ctx, limit)
+}
+
+// streamContext bounds what goes on by itself, such as a watch, when the command line says how long. AGENTBOX_TIMEOUT stays the
+// limit of single requests: it is set once, for all commands.
+func (s *session) streamContext(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	if !cmd.Flags().Changed("timeout") {
+		return context.WithCancel(cmd.Context())
+	}
+	return context.WithTimeout(cmd.Context(), s.timeout)
+}
+
+// ended is the error of a stream whose context is done.
+func ended(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return clierr.New(clierr.Timeout, "the time that --timeout gives is over").Because(ctx.Err()).Hint("without --timeout it goes on until it is interrupted")
+	}
+	return clierr.New(clierr.Interrupted, "interrupted").Because(ctx.Err())
 }
 
 // deliver sends the request. With --wait it stays until a person has decided when the
@@ -138,8 +157,8 @@ func (a *App) await(ctx context.Context, api *client.Client, w *write, answer *c
 	})
 }
 
-// settled reports whether an object has become what was asked for, and how far it is.
-// Kinds without a size are settled as soon as they can be read.
+// settled reports whether an object has become what was asked for, and how far it is. Kinds without a size are settled as
+// soon as they can be read; one with a size that does not say how it stands is not.
 func settled(r *registry.Resource, value any) (string, bool) {
 	prefix, desired := "status.", ""
 	switch r.Kind {
@@ -153,6 +172,11 @@ func settled(r *registry.Resource, value any) (string, bool) {
 	number := func(path string) int {
 		n, _ := strconv.Atoi(output.Plain(output.Lookup(value, path)))
 		return n
+	}
+	for _, path := range []string{desired, prefix + "idleReplicas"} {
+		if output.Lookup(value, path) == nil {
+			return "the server does not say " + path, false
+		}
 	}
 	want, idle, running := number(desired), number(prefix+"idleReplicas"), number(prefix+"runningReplicas")
 	busy := number(prefix+"startingReplicas") + number(prefix+"stoppingReplicas")

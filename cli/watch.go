@@ -25,7 +25,8 @@ import (
 // watchList prints the rows of a list and then every change to them until interrupted. When the stream ends it connects
 // again, and prints what has become different in between.
 func (a *App) watchList(cmd *cobra.Command, s *session, addr registry.Address, p printing, l listing, fields []field) error {
-	ctx := cmd.Context()
+	ctx, cancel := s.streamContext(cmd)
+	defer cancel()
 	api, err := s.listAPI(ctx, addr.Resource)
 	if err != nil {
 		return err
@@ -46,6 +47,12 @@ func (a *App) watchList(cmd *cobra.Command, s *session, addr registry.Address, p
 	for failures := 0; ; failures++ {
 		w.connected()
 		err := a.stream(ctx, api, path, query, func(data []byte) error { return w.event(ctx, data) })
+		if ctx.Err() != nil {
+			if w.began {
+				_ = w.begin() // what has come so far is still to be printed
+			}
+			return ended(ctx)
+		}
 		if err != nil && (!w.began || !passing(err)) {
 			return err
 		}
@@ -63,8 +70,8 @@ func (a *App) watchList(cmd *cobra.Command, s *session, addr registry.Address, p
 			}
 			a.note("%s; connecting again", why)
 		}
-		if err := a.Pause(ctx, reconnectPause(failures)); err != nil {
-			return clierr.New(clierr.Interrupted, "interrupted").Because(err)
+		if a.Pause(ctx, reconnectPause(failures)) != nil {
+			return ended(ctx)
 		}
 	}
 }
@@ -111,7 +118,7 @@ func (a *App) stream(ctx context.Context, api *client.Client, path string, query
 		}
 	}
 	if ctx.Err() != nil {
-		return clierr.New(clierr.Interrupted, "interrupted").Because(ctx.Err())
+		return ended(ctx)
 	}
 	return nil
 }

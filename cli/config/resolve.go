@@ -56,7 +56,7 @@ var List = []Setting{
 	{"cluster", "AGENTBOX_CLUSTER", "which cluster behind the console"},
 	{"auth-scheme", "AGENTBOX_AUTH_SCHEME", "header that carries the key: api-key or bearer; follows from the address"},
 	{"ca-file", "AGENTBOX_CA_FILE", "PEM file of certificate authorities, in addition to the system's"},
-	{"timeout", "AGENTBOX_TIMEOUT", "longest time for one request, e.g. 30s; with --wait for the whole wait"},
+	{"timeout", "AGENTBOX_TIMEOUT", "longest time for one request, e.g. 30s; with --wait, --watch or --follow for all of it"},
 }
 
 // AuthSchemes are the values of auth-scheme.
