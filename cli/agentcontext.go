@@ -138,7 +138,11 @@ func (a *App) agentContextCommand() *cobra.Command {
 			if p.query == nil && p.format != output.YAML {
 				return output.WriteJSON(a.Out, document)
 			}
-			return a.struct2document(cmd.Context(), p, document)
+			value, err := toDocument(document)
+			if err != nil {
+				return err
+			}
+			return a.document(cmd.Context(), p, value)
 		},
 		ValidArgsFunction: func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			return matching(a.plurals(), prefix), cobra.ShellCompDirectiveNoFileComp

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -102,8 +103,8 @@ func (a *App) report(cmd *cobra.Command, r contextReport, lines ...string) error
 	if err != nil {
 		return err
 	}
-	if p.machine() {
-		return a.struct2document(cmd.Context(), p, r)
+	if p.machine() || p.fields != nil {
+		return a.local(cmd.Context(), p, r, r.Context)
 	}
 	for _, l := range lines {
 		if l != "" {
@@ -334,28 +335,34 @@ func (a *App) contextList(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	heading := []string{"current", "name", "address", "mode", "cluster", "key"}
-	var rows [][]string
+	fields, err := contextFields(p)
+	if err != nil {
+		return err
+	}
+	rows := []row{}
 	items := []any{}
 	for _, name := range f.Names() {
 		c := f.Contexts[name]
-		mark, mode := "", "console"
-		if name == f.Current {
-			mark = "*"
-		}
+		mode := "console"
 		if c.ClusterAPI != "" {
 			mode = "cluster-api"
 		}
-		rows = append(rows, []string{mark, name, c.Address(), mode, c.Cluster, keyPlace(c)})
 		item := map[string]any{"name": name, "current": name == f.Current, "address": c.Address(), "mode": mode, "cluster": c.Cluster, "key": keyPlace(c)}
 		if c.Credential != nil && c.Credential.ID != "" {
 			item["credentialId"] = c.Credential.ID
 		}
+		rows = append(rows, row{value: item})
+		if p.fields != nil {
+			item = picked(fields, row{value: item})
+		}
 		items = append(items, item)
+	}
+	mark := func(v any) string { // which context is current, for a person
+		return map[bool]string{true: "*"}[v == true]
 	}
 	switch {
 	case p.query == nil && p.format == output.CSV:
-		return output.WriteCSV(a.Out, heading, rows)
+		return output.WriteCSV(a.Out, headings(fields), contextCells(fields, rows, output.Plain, mark))
 	case p.query == nil && p.format == output.Name:
 		for _, name := range f.Names() {
 			if err := a.line(name); err != nil {
@@ -368,15 +375,39 @@ func (a *App) contextList(cmd *cobra.Command) error {
 	case len(rows) == 0:
 		return a.print("no contexts yet\nhint: abx context set <name> --endpoint URL --api-key-stdin < KEYFILE\n")
 	}
-	for _, r := range rows {
-		for i := range r[1:] {
-			r[i+1] = output.Cell(r[i+1])
-		}
-	}
-	if err := output.WriteTable(a.Out, heading, rows, p.style); err != nil {
+	if err := output.WriteTable(a.Out, headings(fields), contextCells(fields, rows, output.Cell, mark), p.style); err != nil {
 		return err
 	}
 	return a.print("\nhint: abx context use <name>\nhint: abx context show <name>\n")
+}
+
+// contextColumns are the columns of the list of contexts.
+var contextColumns = []string{"current", "name", "address", "mode", "cluster", "key"}
+
+// contextFields are the columns, or those that --fields names.
+func contextFields(p printing) ([]field, error) {
+	names := contextColumns
+	if p.fields != nil {
+		names = p.fields
+	}
+	var fields []field
+	for _, name := range names {
+		if !slices.Contains(contextColumns, name) {
+			return nil, unknownField(name, contextColumns)
+		}
+		fields = append(fields, pathField(name))
+	}
+	return fields, nil
+}
+
+// contextCells are the cells of the list, with a mark where other tables would say true or false.
+func contextCells(fields []field, rows []row, show, mark func(any) string) [][]string {
+	return cells(fields, rows, func(v any) string {
+		if _, isSwitch := v.(bool); isSwitch {
+			return mark(v)
+		}
+		return show(v)
+	})
 }
 
 func keyPlace(c config.Context) string {

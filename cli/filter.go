@@ -168,7 +168,7 @@ func (a *App) findField(r *registry.Resource, of register, name string, clusters
 		}
 	}
 	if of.schema != nil && a.hasPath(of.schema, name) {
-		return field{name, func(w row) any { return output.Lookup(w.value, name) }}, nil
+		return pathField(name), nil
 	}
 	valid := a.fieldNames(r, of)
 	example := "abx " + r.Plural + " --schema"

@@ -226,11 +226,7 @@ func (o *list) items(p printing, l listing) []any {
 
 func (o *list) item(r row, p printing, clusters bool) any {
 	if p.fields != nil {
-		picked := map[string]any{}
-		for _, f := range o.fields {
-			picked[f.id] = f.get(r)
-		}
-		return picked
+		return picked(o.fields, r)
 	}
 	object, isObject := r.value.(map[string]any)
 	if !isObject {

@@ -47,7 +47,7 @@ func (a *App) read(cmd *cobra.Command, words []string) error {
 		return addressError(bad)
 	}
 	if schema, _ := cmd.Flags().GetBool("schema"); schema {
-		return a.printReadSchema(addr)
+		return a.printReadSchema(cmd, addr)
 	}
 	_, bad = a.Index.Read(addr)
 	if bad != nil {
@@ -115,8 +115,19 @@ func (a *App) checkReadFlags(cmd *cobra.Command, addr registry.Address, p printi
 		return refuse("editable", "needs one object", next)
 	case r.Item.Editable == "":
 		return refuse("editable", "does not exist for a "+r.Kind+": nothing updates one", "abx "+quoteWords(list.Words())+" --help")
-	case p.format == output.CSV || p.format == output.Name || p.format == output.NDJSON || p.query != nil || p.fields != nil:
-		return refuse("editable", "prints a whole file, as JSON or YAML", "leave the other output flags out")
+	}
+	return checkEditable(cmd, p)
+}
+
+// checkEditable refuses what --editable has no use for: it prints a whole file, and writes nothing.
+func checkEditable(cmd *cobra.Command, p printing) error {
+	if p.format == output.CSV || p.format == output.Name || p.format == output.NDJSON || p.query != nil || p.fields != nil {
+		return clierr.New(clierr.InvalidValue, "--editable prints a whole file, as JSON or YAML").Hint("leave the other output flags out")
+	}
+	for _, name := range []string{"file", "dry-run", "wait"} {
+		if cmd.Flags().Changed(name) {
+			return clierr.New(clierr.InvalidValue, "--editable prints a file and writes nothing, so --%s does not apply", name).Hint("leave one of them out")
+		}
 	}
 	return nil
 }
@@ -144,27 +155,8 @@ func (a *App) readItem(cmd *cobra.Command, addr registry.Address, p printing) er
 	if err != nil {
 		return a.missing(err, addr)
 	}
-	one := row{value: value}
-	switch {
-	case p.query == nil && p.format == output.CSV:
-		return output.WriteCSV(a.Out, headings(fields), cells(fields, []row{one}, output.Plain))
-	case p.query == nil && p.format == output.Name:
-		return a.line(addr.ID())
-	case p.machine():
-		if p.fields != nil {
-			picked := map[string]any{}
-			for _, f := range fields {
-				picked[f.id] = f.get(one)
-			}
-			value = picked
-		}
-		return a.document(cmd.Context(), p, value)
-	case p.fields != nil:
-		lines := make([]output.Pair, len(fields))
-		for i, f := range fields {
-			lines[i] = output.Pair{Name: f.id, Value: output.Cell(f.get(one))}
-		}
-		return output.WritePairs(a.Out, lines, p.style)
+	if p.machine() || p.fields != nil {
+		return a.object(cmd.Context(), p, value, fields, addr.ID())
 	}
 	d := &detail{addr: addr, value: value, page: s.page(addr), cluster: s.cluster}
 	if s.settings.Cluster.Value != "" {

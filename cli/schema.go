@@ -2,7 +2,11 @@ package cli
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"navix.sh/agentbox/cli/clierr"
 	"navix.sh/agentbox/cli/output"
@@ -42,7 +46,7 @@ type filterInfo struct {
 }
 
 // printBodySchema prints what the body of a write looks like.
-func (a *App) printBodySchema(addr registry.Address, verb string, op *registry.Operation) error {
+func (a *App) printBodySchema(cmd *cobra.Command, addr registry.Address, verb string, op *registry.Operation) error {
 	if op.Request == nil || a.Index.Schema(op.Request.Schema) == nil || verb == "scale" || addr.Resource.Action(verb) != nil {
 		e := clierr.New(clierr.Unsupported, "%s %s takes no body", verb, addr.Resource.Plural)
 		return e.Choices(a.bodyAddresses(), "").Hint("these commands have one; add --schema")
@@ -51,22 +55,22 @@ func (a *App) printBodySchema(addr registry.Address, verb string, op *registry.O
 	if json.Valid([]byte(op.Request.Example)) {
 		s.Example = json.RawMessage(op.Request.Example)
 	}
-	return output.WriteIndented(a.Out, s)
+	return a.printShape(cmd, s)
 }
 
 // printReadSchema prints what a read answers with.
-func (a *App) printReadSchema(addr registry.Address) error {
+func (a *App) printReadSchema(cmd *cobra.Command, addr registry.Address) error {
 	r := addr.Resource
 	if addr.View != nil {
 		s := a.answerSchema(addr.View.Operation)
 		if s == nil {
 			return clierr.New(clierr.Unsupported, "the view %s has no shape: only the console shows it", addr.View.Name)
 		}
-		return output.WriteIndented(a.Out, a.shapeOf(s.Name))
+		return a.printShape(cmd, a.shapeOf(s.Name))
 	}
 	if !addr.Collection() {
 		if item := a.itemSchema(r); item != nil {
-			return output.WriteIndented(a.Out, a.shapeFrom(item))
+			return a.printShape(cmd, a.shapeFrom(item))
 		}
 	}
 	s := shape{Schema: r.Plural}
@@ -78,7 +82,37 @@ func (a *App) printReadSchema(addr registry.Address) error {
 		s.Columns = append(s.Columns, c.ID)
 	}
 	s.Filters = filterInfos(r)
-	return output.WriteIndented(a.Out, s)
+	return a.printShape(cmd, s)
+}
+
+// printShape prints a shape, or what --jq or --fields takes of it. What else was asked for is refused: nothing is read or
+// written here.
+func (a *App) printShape(cmd *cobra.Command, s shape) error {
+	p, err := a.printing(cmd)
+	if err != nil {
+		return err
+	}
+	if p.format == output.CSV || p.format == output.Name {
+		return clierr.New(clierr.InvalidValue, "--schema prints JSON or YAML and not %s", p.format).Hint("leave one of them out")
+	}
+	table := flagTable()
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		known := func(d flagDef) bool {
+			return d.Name == f.Name && d.Groups&(groupGlobal|groupOutput) == 0 && d.Name != "schema"
+		}
+		if slices.ContainsFunc(table, known) && err == nil {
+			err = clierr.New(clierr.InvalidValue, "--schema prints a shape and sends nothing, so --%s does not apply", f.Name).Hint("leave one of them out")
+		}
+	})
+	switch {
+	case err != nil:
+		return err
+	case p.query == nil && p.fields == nil && (p.format == output.Table || p.format == output.JSON):
+		return output.WriteIndented(a.Out, s)
+	case p.query == nil && p.format == output.Table:
+		p.format = output.JSON // a shape is no table
+	}
+	return a.local(cmd.Context(), p, s, "")
 }
 
 func filterInfos(r *registry.Resource) []filterInfo {

@@ -34,7 +34,7 @@ func (a *App) printVersion(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		if p.machine() {
+		if p.machine() || p.fields != nil {
 			document := map[string]any{
 				"version": Version, "specVersion": a.Index.SpecVersion, "os": runtime.GOOS, "arch": runtime.GOARCH,
 				"go": runtime.Version(), "agentContext": json.Number(itoa(agentContextVersion)),
@@ -42,7 +42,7 @@ func (a *App) printVersion(cmd *cobra.Command) error {
 			if image != "" {
 				document["image"] = image
 			}
-			return a.document(cmd.Context(), p, document)
+			return a.local(cmd.Context(), p, document, Version)
 		}
 	}
 	line := Version

@@ -220,11 +220,7 @@ func (w *watcher) change(ctx context.Context, kind string, r row) error {
 	if w.p.query != nil || w.p.format == output.JSON || w.p.format == output.NDJSON || w.p.format == output.YAML {
 		value := r.value
 		if w.p.fields != nil {
-			picked := map[string]any{}
-			for _, f := range w.fields[1:] {
-				picked[f.id] = f.get(r)
-			}
-			value = picked
+			value = picked(w.fields[1:], r)
 		}
 		return w.app.event(ctx, w.p, map[string]any{"type": kind, "object": value})
 	}

@@ -30,8 +30,14 @@ func (a *App) whoami(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if p.fields != nil || p.query == nil && (p.format == output.CSV || p.format == output.Name) {
-		return clierr.New(clierr.InvalidValue, "whoami prints one object: --fields, --csv and --format name do not apply").Hint("abx whoami --jq .team")
+	if p.query == nil && p.format == output.Name {
+		return clierr.New(clierr.InvalidValue, "whoami prints one object, which nothing addresses: --format name does not apply").Hint("abx whoami --jq .user")
+	}
+	schema := a.answerSchema("GetWhoAmI")
+	for _, f := range p.fields {
+		if !a.hasPath(schema, f) {
+			return unknownField(f, headingsOf(schema))
+		}
 	}
 	s, err := a.connect(cmd)
 	if err != nil {
@@ -50,8 +56,12 @@ func (a *App) whoami(cmd *cobra.Command) error {
 	if err != nil || output.Lookup(value, "role") == nil {
 		return clierr.New(clierr.BadResponse, "%s does not say who the key is", api.Base()).Hint("abx context show")
 	}
-	if p.machine() {
-		return a.document(cmd.Context(), p, value)
+	if p.machine() || p.fields != nil {
+		var fields []field
+		for _, f := range p.fields {
+			fields = append(fields, pathField(f))
+		}
+		return a.object(cmd.Context(), p, value, fields, "")
 	}
 	mode := output.Plain(output.Lookup(value, "mode"))
 	if mode == "agent" {

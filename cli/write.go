@@ -78,6 +78,7 @@ type write struct {
 	dryRun    bool
 	wait      bool
 	p         printing
+	fields    []field // of the answer, as --fields names them
 }
 
 // write runs a write: everything that needs no network is judged first.
@@ -100,7 +101,7 @@ func (a *App) write(cmd *cobra.Command, verb string, words []string) error {
 		return addressError(bad)
 	}
 	if schema, _ := cmd.Flags().GetBool("schema"); schema {
-		return a.printBodySchema(addr, verb, op)
+		return a.printBodySchema(cmd, addr, verb, op)
 	}
 	p, err := a.printing(cmd)
 	if err != nil {
@@ -110,6 +111,9 @@ func (a *App) write(cmd *cobra.Command, verb string, words []string) error {
 		return clierr.New(clierr.InvalidValue, "a write prints no table, so --csv has nothing to print").Hint("use --json")
 	}
 	if editable, _ := cmd.Flags().GetBool("editable"); editable {
+		if err := checkEditable(cmd, p); err != nil {
+			return err
+		}
 		if verb == "create" {
 			return a.printBlank(p, op)
 		}
@@ -119,6 +123,9 @@ func (a *App) write(cmd *cobra.Command, verb string, words []string) error {
 	w.dryRun, _ = cmd.Flags().GetBool("dry-run")
 	w.wait, _ = cmd.Flags().GetBool("wait")
 	if err := a.prepare(cmd, w); err != nil {
+		return err
+	}
+	if w.fields, err = a.answerFields(w); err != nil {
 		return err
 	}
 	return a.send(cmd, w)
