@@ -177,6 +177,7 @@ func (a *App) Command() *cobra.Command {
 	})
 	root.SetFlagErrorFunc(a.flagError)
 	addFlags(root, groupGlobal|groupVersion)
+	a.completeFlags(root)
 	for _, r := range a.Index.Roots() {
 		root.AddCommand(a.readCommand(r))
 	}

@@ -31,6 +31,7 @@ func (a *App) contextCommand() *cobra.Command {
 			"abx context show # every setting, and where it comes from", "abx context use prod"}, "\n")},
 	}
 	addFlags(cmd, groupGlobal|groupOutput)
+	a.completeFlags(cmd)
 	names := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return a.contextNames(), cobra.ShellCompDirectiveNoFileComp
 	}

@@ -177,7 +177,7 @@ func parseTimeout(s string) (time.Duration, error) {
 // keep their order, flags theirs, and everything after -- is a word.
 func arrange(root *cobra.Command, args []string) ([]string, error) {
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		return args, nil
+		return arrangeCompletion(root, args), nil
 	}
 	known := treeFlags(root)
 	var words, flags []string
