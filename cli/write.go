@@ -211,6 +211,10 @@ func (a *App) prepareBody(cmd *cobra.Command, w *write) error {
 	}
 	w.body = wrapObject(a.Index, w.op, object)
 	address := "abx " + w.verb + " " + quoteWords(w.addr.Words())
+	if kind, ok := w.body["kind"].(string); ok && w.body["apiVersion"] != nil {
+		return clierr.New(clierr.InvalidBody, "this is a Kubernetes object (%s), and `%s` takes a body of its own", kind, address).
+			Hint(address+" --schema", "kubectl apply -f "+quoteWords([]string{path})+" for who may write to the cluster itself")
+	}
 	if err := body.Validate(a.Index, w.op.Request.Schema, w.body); err != nil {
 		return clierr.From(err).Hint(address+" --help", address+" --schema")
 	}
