@@ -15,8 +15,8 @@
 # Environment:
 #   AGBX_CLI_BASE       where releases are served; a release's own install.sh knows its address
 #   AGBX_CLI_VERSION    install this version instead of the latest, for instance v1.2.3
-#   AGBX_BIN_DIR        default ~/.local/bin
-#   AGBX_SKILL_DIR      default ~/.agents/skills
+#   AGBX_BIN_DIR        default ~/.local/bin; --uninstall looks nowhere else, so give it again then
+#   AGBX_SKILL_DIR      default ~/.agents/skills; the same
 #   AGBX_CLI_PUBLIC_KEY PEM file of the release key; a release's own install.sh carries it
 #   AGBX_INSECURE_SKIP_SIGNATURE=1   install without checking who made the release (checksums are still checked)
 
@@ -87,9 +87,14 @@ verify_signature() {
 		warn "WARNING: AGBX_INSECURE_SKIP_SIGNATURE=1: not checking who made this release"
 		return
 	fi
+	have openssl || die "openssl is needed to verify the release's signature" \
+		"install it and run this again; nothing was installed"
 	key=$work/release.pem
 	if [ -n "${AGBX_CLI_PUBLIC_KEY:-}" ]; then
-		cp "$AGBX_CLI_PUBLIC_KEY" "$key" || die "cannot read AGBX_CLI_PUBLIC_KEY=$AGBX_CLI_PUBLIC_KEY"
+		cp "$AGBX_CLI_PUBLIC_KEY" "$key" 2>/dev/null || die "cannot read AGBX_CLI_PUBLIC_KEY=$AGBX_CLI_PUBLIC_KEY" \
+			"it names the PEM file of the release's public key; nothing was installed"
+		openssl pkey -pubin -in "$key" -noout >/dev/null 2>&1 || die "AGBX_CLI_PUBLIC_KEY=$AGBX_CLI_PUBLIC_KEY holds no public key" \
+			"it names the PEM file of the release's public key, which begins with -----BEGIN PUBLIC KEY-----" "nothing was installed"
 	elif [ -n "$release_key" ]; then
 		printf '%s\n' "$release_key" >"$key"
 	else
@@ -97,10 +102,9 @@ verify_signature() {
 			"use the install.sh of a release, or name the key's PEM file with AGBX_CLI_PUBLIC_KEY" \
 			"AGBX_INSECURE_SKIP_SIGNATURE=1 installs without this check; nothing was installed"
 	fi
-	have openssl || die "openssl is needed to verify the release's signature" \
-		"install it and run this again; nothing was installed"
 	fetch "$base/SHA256SUMS.sig" "$work/SHA256SUMS.sig" ||
-		die "the release has no signature ($base/SHA256SUMS.sig)" "nothing was installed"
+		die "the release has no signature ($base/SHA256SUMS.sig)" "ask whoever publishes it for a signed one" \
+			"AGBX_INSECURE_SKIP_SIGNATURE=1 installs without this check; nothing was installed"
 	openssl dgst -sha256 -verify "$key" -signature "$work/SHA256SUMS.sig" "$work/SHA256SUMS" >/dev/null 2>&1 ||
 		die "the signature of $base/SHA256SUMS is not by the release key" \
 			"the release was tampered with, or another key signed it; nothing was installed"
@@ -120,27 +124,42 @@ download() {
 		"the download is damaged or was tampered with; nothing was installed"
 }
 
-# place FILE TARGET: replace TARGET in one step.
+# stage FILE NAME: copy a program beside its place; nothing is replaced yet.
+stage() {
+	target=$bin_dir/$2
+	[ ! -d "$target" ] || die "$target is a folder, so no program can be put there" "choose another folder with AGBX_BIN_DIR" "nothing was installed"
+	if cp "$1" "$target.new.$$" && chmod 755 "$target.new.$$"; then return; fi
+	die "cannot write $target" "choose another folder with AGBX_BIN_DIR" "nothing was installed"
+}
+
+# place NAME: put a staged program into its place in one step.
 place() {
-	[ ! -d "$2" ] || die "$2 is a folder, so no program can be put there" "choose another folder with AGBX_BIN_DIR"
-	if cp "$1" "$2.new.$$" && chmod 755 "$2.new.$$" && mv -f "$2.new.$$" "$2"; then
-		return
-	fi
-	rm -f "$2.new.$$"
-	die "cannot write $2" "choose another folder with AGBX_BIN_DIR"
+	mv -f "$bin_dir/$1.new.$$" "$bin_dir/$1" || die "cannot write $bin_dir/$1" "choose another folder with AGBX_BIN_DIR"
+	record "$1"
 }
 
 # make_dir DIR VARIABLE: the folder exists and can be written.
 make_dir() {
 	if mkdir -p "$1" 2>/dev/null && [ -w "$1" ]; then return; fi
-	die "cannot write to $1" "choose another folder with $2"
+	die "cannot write to $1" "choose another folder with $2" "nothing was installed"
 }
 
+# install_skills: by the staged abx, so that a refusal comes before anything is replaced.
 install_skills() {
-	make_dir "$skill_dir" AGBX_SKILL_DIR
-	"$bin_dir/abx" skills install --dir "$skill_dir" >/dev/null </dev/null ||
-		die "abx is installed, but its skills could not be written to $skill_dir" "try: abx skills install --dir DIR"
-	say "skills:    $skill_dir"
+	"$bin_dir/abx.new.$$" skills install --dir "$skill_dir" >/dev/null </dev/null ||
+		die "the skills could not be written to $skill_dir" \
+			"choose another folder with AGBX_SKILL_DIR, or leave them out with --no-skills; no program was installed"
+}
+
+# login_file: what a bash that somebody logs in to reads. The first of these that exists hides the others.
+login_file() {
+	for file in .bash_profile .bash_login; do
+		if [ -f "${HOME:-}/$file" ]; then
+			say "$file"
+			return
+		fi
+	done
+	say .profile
 }
 
 path_advice() {
@@ -150,10 +169,12 @@ path_advice() {
 	*)
 		say ""
 		say "$bin_dir is not on your PATH. For this shell and new ones:"
+		line="export PATH=\"$bin_dir:\$PATH\""
 		case ${SHELL:-} in
 		*/fish) say "  fish_add_path \"$bin_dir\"" ;;
-		*/zsh) say "  export PATH=\"$bin_dir:\$PATH\"      # and the same line in ~/.zprofile" ;;
-		*) say "  export PATH=\"$bin_dir:\$PATH\"      # and the same line in ~/.profile" ;;
+		*/zsh) say "  $line      # and the same line in ~/.zshrc" ;;
+		*/bash) say "  $line      # and the same line in ~/.bashrc (terminals) and ~/$(login_file) (logins)" ;;
+		*) say "  $line      # and the same line in ~/.profile" ;;
 		esac
 		;;
 	esac
@@ -163,22 +184,69 @@ path_advice() {
 	fi
 }
 
+next_step() {
+	say ""
+	if [ -z "$controller" ]; then
+		say "next: abx context set NAME --endpoint URL --api-key-stdin, then abx agent-context"
+		return
+	fi
+	say "next: controller serves the platform on this machine until Ctrl-C. When it says ready, in another shell:"
+	say "  . \"${AGENTBOX_DATA_DIR:-${XDG_DATA_HOME:-${HOME:-}/.local/share}/agentbox}/client.env\""
+	say "  abx envs"
+}
+
+# remove FILE: one that cannot be removed is named, and the others are removed all the same.
+remove() {
+	if rm -f "$1" 2>/dev/null; then
+		removed="$removed $2"
+		return
+	fi
+	warn "cannot remove $1"
+	failed=1
+	return 1
+}
+
+holds_files() {
+	for file in "$1"/* "$1"/.[!.]* "$1"/..?*; do
+		if [ -e "$file" ] || [ -L "$file" ]; then return 0; fi
+	done
+	return 1
+}
+
 uninstall() {
 	removed=
+	failed=
+	list=$bin_dir/.agentbox-files
 	for name in abx controller envd sandbox-init; do
-		if [ -f "$bin_dir/$name" ] && [ -f "$bin_dir/.agentbox-files" ] && grep -qx "$name" "$bin_dir/.agentbox-files"; then
-			rm -f "$bin_dir/$name" && removed="$removed $name"
+		if [ -f "$bin_dir/$name" ] && grep -qx "$name" "$list" 2>/dev/null; then
+			remove "$bin_dir/$name" "$name" || true
 		fi
 	done
-	rm -f "$bin_dir/.agentbox-files"
+	# Kept while something of it is left: the next --uninstall reads it.
+	if [ -z "$failed" ] && ! rm -f "$list" 2>/dev/null; then
+		warn "cannot remove $list"
+		failed=1
+	fi
 	for dir in "$skill_dir"/abx-*; do
 		if [ -f "$dir/SKILL.md" ] && grep -q 'agentbox-skill' "$dir/SKILL.md"; then
-			rm -f "$dir/SKILL.md" && removed="$removed ${dir##*/}"
-			rmdir "$dir" 2>/dev/null || warn "left $dir: it holds files that are not ours"
+			remove "$dir/SKILL.md" "${dir##*/}" || continue
+			if rmdir "$dir" 2>/dev/null; then continue; fi
+			if holds_files "$dir"; then
+				warn "left $dir: it holds files that are not ours"
+			else
+				warn "cannot remove $dir"
+				failed=1
+			fi
 		fi
 	done
-	if [ -n "$removed" ]; then say "removed:$removed"; else say "nothing of AgentBox in $bin_dir and $skill_dir"; fi
+	if [ -n "$removed" ]; then
+		say "removed:$removed"
+	elif [ -z "$failed" ]; then
+		say "nothing of AgentBox in $bin_dir and $skill_dir"
+		say "if it was installed with AGBX_BIN_DIR or AGBX_SKILL_DIR, give them again"
+	fi
 	say "contexts and keys were left alone: abx kept them in ${XDG_CONFIG_HOME:-~/.config}/abx"
+	[ -z "$failed" ] || die "not everything was removed" "run this again as somebody who may write to those folders"
 }
 
 record() { grep -qx "$1" "$bin_dir/.agentbox-files" 2>/dev/null || printf '%s\n' "$1" >>"$bin_dir/.agentbox-files"; }
@@ -214,6 +282,10 @@ main() {
 	[ -n "$base" ] || die "no address to install from" \
 		"use the install.sh of a release, or name its address: AGBX_CLI_BASE=https://… sh install.sh"
 	if [ -n "${AGBX_CLI_VERSION:-}" ]; then
+		case $AGBX_CLI_VERSION in
+		v[0-9]*) ;;
+		*) die "AGBX_CLI_VERSION=$AGBX_CLI_VERSION is not a version" "for instance: AGBX_CLI_VERSION=v1.2.3" "nothing was installed" ;;
+		esac
 		base=${base%/latest}/$AGBX_CLI_VERSION
 	fi
 	platform
@@ -222,8 +294,9 @@ main() {
 	fi
 	make_dir "$bin_dir" AGBX_BIN_DIR
 	bin_dir=$(CDPATH='' cd -- "$bin_dir" && pwd)
+	[ -z "$skills" ] || make_dir "$skill_dir" AGBX_SKILL_DIR
 	work=$(mktemp -d)
-	trap 'rm -rf "$work"' EXIT
+	trap 'rm -rf "$work"; for name in abx controller envd sandbox-init; do rm -f "$bin_dir/$name.new.$$"; done' EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
 
@@ -240,20 +313,20 @@ main() {
 		for name in controller envd sandbox-init; do download "$name-linux-$arch"; done
 	fi
 
-	place "$work/abx-$os-$arch" "$bin_dir/abx"
-	record abx
-	say "installed: $bin_dir/abx $version"
+	stage "$work/abx-$os-$arch" abx
 	if [ -n "$controller" ]; then
-		for name in controller envd sandbox-init; do
-			place "$work/$name-linux-$arch" "$bin_dir/$name"
-			record "$name"
-		done
-		say "installed: $bin_dir/controller, with envd and sandbox-init beside it"
+		for name in controller envd sandbox-init; do stage "$work/$name-linux-$arch" "$name"; done
 	fi
 	[ -z "$skills" ] || install_skills
+	place abx
+	say "installed: $bin_dir/abx $version"
+	if [ -n "$controller" ]; then
+		for name in controller envd sandbox-init; do place "$name"; done
+		say "installed: $bin_dir/controller, with envd and sandbox-init beside it"
+	fi
+	[ -z "$skills" ] || say "skills:    $skill_dir"
 	path_advice
-	say ""
-	say "next: abx context set NAME --endpoint URL --api-key-stdin, then abx agent-context"
+	next_step
 }
 
 { main "$@"; }

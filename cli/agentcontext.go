@@ -137,7 +137,7 @@ func (a *App) agentContextCommand() *cobra.Command {
 			if p.query == nil && p.format != output.YAML {
 				return output.WriteJSON(a.Out, document)
 			}
-			return a.struct2document(cmd.Context(), p, document)
+			return a.local(cmd.Context(), p, document, "")
 		},
 		ValidArgsFunction: func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			return matching(a.contextWords(), prefix), cobra.ShellCompDirectiveNoFileComp
@@ -239,11 +239,10 @@ func commandFlagNames(cmd *cobra.Command) []string {
 	var names []string
 	saves := cmd.Annotations[annotationSaves] != ""
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		def := lookupFlag(f.Name)
-		known := def != nil && def.Help == f.Usage
+		def := tableFlag(f)
 		switch {
-		case f.Name == "help" || known && def.Groups&groupGlobal != 0 && !(saves && def.Groups&groupSave != 0):
-		case known && f.Name == "format":
+		case f.Name == "help" || def != nil && def.Groups&groupGlobal != 0 && !(saves && def.Groups&groupSave != 0):
+		case def != nil && f.Name == "format":
 			names = append(names, formatFlag(strings.Split(cmd.Annotations[annotationFormats], ", ")))
 		default:
 			names = append(names, "--"+f.Name)
@@ -299,7 +298,7 @@ func (a *App) describeTool(c *agentContext) {
 	}
 	for _, cmd := range a.others() {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if def := lookupFlag(f.Name); f.Name != "help" && (def == nil || def.Help != f.Usage) {
+			if f.Name != "help" && tableFlag(f) == nil {
 				_, arg, _ := strings.Cut(ownFlag(f).name, " ")
 				c.Flags = append(c.Flags, flagInfo{"--" + f.Name, arg, nil, strings.TrimPrefix(cmd.CommandPath(), "abx "), ownFlag(f).about})
 			}

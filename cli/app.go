@@ -22,6 +22,7 @@ import (
 
 	"navix.sh/agentbox/cli/clierr"
 	"navix.sh/agentbox/cli/config"
+	"navix.sh/agentbox/cli/text"
 	"navix.sh/agentbox/registry"
 )
 
@@ -37,7 +38,10 @@ type App struct {
 	// Pause waits between two looks at something that is changing; tests replace it.
 	Pause func(context.Context, time.Duration) error
 
-	helpError error // of a --help that asked about something that does not exist
+	json      bool     // errors are to be JSON
+	notes     []string // said so far where errors are JSON
+	helpError error    // of a --help that asked about something that does not exist
+	pinned    string   // the cluster in use and the context that names it; empty when no context does
 }
 
 // NewApp returns an App on the process's own streams and environment.
@@ -66,9 +70,10 @@ func (a *App) Run(ctx context.Context, args []string) (code int) {
 		// A panic would end with 2, which means a mistake of the caller.
 		if cause := recover(); cause != nil {
 			e := clierr.New(clierr.Internal, "a bug in abx %s: %v", Version, cause).Hint("report it with this stack: " + string(debug.Stack()))
-			code = a.fail(ctx, e, wantsJSON(args))
+			code = a.fail(ctx, e)
 		}
 	}()
+	a.json = wantsJSON(args)
 	root := a.Command()
 	arranged, err := arrange(root, args)
 	if err == nil {
@@ -82,12 +87,15 @@ func (a *App) Run(ctx context.Context, args []string) (code int) {
 		err = a.helpError
 	}
 	if err == nil {
+		if len(a.notes) > 0 {
+			clierr.PrintNotes(a.Err, a.notes)
+		}
 		return clierr.ExitOK
 	}
-	return a.fail(ctx, err, wantsJSON(args))
+	return a.fail(ctx, err)
 }
 
-func (a *App) fail(ctx context.Context, err error, asJSON bool) int {
+func (a *App) fail(ctx context.Context, err error) int {
 	if errors.Is(err, syscall.EPIPE) {
 		return clierr.ExitOK // the reader has seen enough, as with head
 	}
@@ -95,7 +103,10 @@ func (a *App) fail(ctx context.Context, err error, asJSON bool) int {
 	if ctx.Err() != nil && e.Exit == clierr.ExitFailure {
 		e = clierr.New(clierr.Interrupted, "interrupted")
 	}
-	clierr.Print(a.Err, e, asJSON)
+	if a.pinned != "" && e.Code == clierr.NotFound {
+		e.Hint(a.pinned + "; another one for this command: --cluster ID")
+	}
+	clierr.Print(a.Err, e.Hint(a.notes...), a.json)
 	return e.Exit
 }
 
@@ -147,6 +158,7 @@ func (a *App) Command() *cobra.Command {
 	})
 	root.SetFlagErrorFunc(a.flagError)
 	addFlags(root, groupGlobal|groupVersion|groupJSON)
+	a.completeFlags(root)
 	for _, r := range a.Index.Roots() {
 		root.AddCommand(a.readCommand(r))
 	}
@@ -198,13 +210,19 @@ func addressError(e *registry.AddressError) *clierr.Error {
 	return clierr.New(e.Code, "%s", e.Message).Choices(e.Valid, e.Suggestion).Hint(e.Hints...)
 }
 
-// note tells a person something that is no result, on standard error.
+// note tells something that is no result, on standard error. Where errors are JSON, standard error holds one object at
+// most: notes wait for the end and stand in the hints of the error, or in an object of their own when there is none.
 func (a *App) note(format string, args ...any) {
-	fmt.Fprintf(a.Err, "note: "+format+"\n", args...)
+	line := text.Line(fmt.Sprintf(format, args...))
+	if a.json {
+		a.notes = append(a.notes, line)
+		return
+	}
+	fmt.Fprintln(a.Err, "note: "+line)
 }
 
 // configPath is where the contexts are kept.
-func (a *App) configPath() (string, error) { return config.Path(a.Getenv) }
+func (a *App) configPath() string { return config.Path(a.Getenv) }
 
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

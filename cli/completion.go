@@ -60,6 +60,39 @@ func (a *App) completionCommand() *cobra.Command {
 
 type completer = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
+// arrangeCompletion puts a line that is being completed into the order that arrange gives a whole one. The last word is not
+// finished and stays last, behind the flag whose value it is. Where the next word is a command, the finished flags are left
+// out, because cobra offers no commands behind a flag, and the flags of all those commands are known.
+func arrangeCompletion(root *cobra.Command, args []string) []string {
+	if len(args) < 2 || slices.Contains(args, "--") {
+		return args
+	}
+	done, last := args[1:len(args)-1], args[len(args)-1:]
+	if len(done) > 0 {
+		if f := treeFlags(root)[done[len(done)-1]]; f != nil && f.NoOptDefVal == "" {
+			done, last = done[:len(done)-1], args[len(args)-2:]
+		}
+	}
+	arranged, err := arrange(root, done)
+	if err != nil {
+		return args
+	}
+	words := arranged
+	if i := slices.IndexFunc(arranged, func(s string) bool { return len(s) > 1 && s[0] == '-' }); i >= 0 {
+		words = arranged[:i]
+	}
+	if cmd, rest, err := root.Find(words); err == nil && len(rest) == 0 && cmd.HasSubCommands() {
+		arranged = words
+		for _, f := range treeFlags(cmd) {
+			if cmd.Flags().Lookup(f.Name) == nil {
+				f.Hidden = true // usable, and not among the command's own
+				cmd.Flags().AddFlag(f)
+			}
+		}
+	}
+	return slices.Concat(args[:1], arranged, last)
+}
+
 // completeWords completes the words of a read.
 func (a *App) completeWords(plural string) completer {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
@@ -132,17 +165,41 @@ func (a *App) completeFlags(cmd *cobra.Command) {
 	register("filter", func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		return matching(a.filterWords(cmd, args, prefix), prefix), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	})
-	for _, flag := range []string{"sort", "fields"} {
-		register(flag, func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-			var ids []string
-			if r := a.resourceOf(cmd, args); r != nil {
-				for _, c := range r.Columns {
-					ids = append(ids, c.ID)
-				}
-			}
-			return matching(ids, prefix), cobra.ShellCompDirectiveNoFileComp
-		})
+	register("sort", func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		return matching(a.columnNames(cmd, args), prefix), cobra.ShellCompDirectiveNoFileComp
+	})
+	register("fields", func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		return fieldWords(a.columnNames(cmd, args), prefix), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	})
+}
+
+// columnNames are the columns of a list, or the detail lines of one object that has some.
+func (a *App) columnNames(cmd *cobra.Command, args []string) []string {
+	addr, bad := a.Index.ParseAddress(append([]string{cmd.Name()}, args...))
+	if bad != nil {
+		return nil
 	}
+	of := register{item: !addr.Collection()}
+	var names []string
+	for _, f := range a.namedFields(addr.Resource, of) {
+		names = append(names, f.id)
+	}
+	return names
+}
+
+// fieldWords completes the last of the names in a list of them, without those that stand before it.
+func fieldWords(names []string, prefix string) []string {
+	given, last := "", prefix
+	if i := strings.LastIndexByte(prefix, ','); i >= 0 {
+		given, last = prefix[:i+1], prefix[i+1:]
+	}
+	var words []string
+	for _, name := range names {
+		if strings.HasPrefix(name, last) && !slices.Contains(strings.Split(given, ","), name) {
+			words = append(words, given+name)
+		}
+	}
+	return words
 }
 
 func (a *App) resourceOf(cmd *cobra.Command, args []string) *registry.Resource {

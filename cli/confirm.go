@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,6 +13,7 @@ import (
 	"navix.sh/agentbox/cli/clierr"
 	"navix.sh/agentbox/cli/output"
 	"navix.sh/agentbox/cli/text"
+	"navix.sh/agentbox/registry"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -25,16 +28,71 @@ func (a *App) confirm(ctx context.Context, w *write, answer *client.Response) er
 	if name == "" {
 		name = w.createdName(value)
 	}
-	switch {
-	case w.p.query == nil && w.p.format == output.Name:
-		return a.line(name)
-	case w.p.machine():
-		if err != nil {
-			value = map[string]any{"kind": w.addr.Resource.Kind, "name": name, "status": w.done}
-		}
-		return a.document(ctx, w.p, value)
+	if !w.p.machine() && w.p.fields == nil {
+		return a.print(w.sentence(name, answer.Status) + secret(value))
 	}
-	return a.print(w.sentence(name, answer.Status) + secret(value))
+	if err != nil {
+		value = w.bare(name)
+	}
+	if err := a.object(ctx, w.p, value, w.fields, name); err != nil || w.p.machine() {
+		return err
+	}
+	return a.print(secret(value))
+}
+
+// bare stands for the answer of a server that sent none.
+func (w *write) bare(name string) map[string]any {
+	return map[string]any{"kind": w.addr.Resource.Kind, "name": name, "status": w.done}
+}
+
+// answerFields finds what --fields names in the answer of a write: a field of the object in it, or a path of the whole.
+func (a *App) answerFields(w *write) ([]field, error) {
+	if w.p.fields == nil {
+		return nil, nil
+	}
+	var schema *registry.Schema
+	if w.dryRun {
+		schema = a.Index.Schema(registry.DryRunSchema)
+	} else if success := w.op.Success(); success != nil && success.Schema != "" {
+		schema = a.Index.Schema(success.Schema)
+	}
+	if schema == nil {
+		schema = &registry.Schema{}
+		for _, name := range slices.Sorted(maps.Keys(w.bare(""))) {
+			schema.Fields = append(schema.Fields, registry.Field{Name: name})
+		}
+	}
+	r := w.addr.Resource
+	unwrap := ""
+	object := register{item: true}
+	if r.Item != nil && r.Item.Unwrap != "" {
+		unwrap = r.Item.Unwrap
+		object.schema = a.property(schema, unwrap)
+	}
+	var fields []field
+	for _, name := range w.p.fields {
+		if f, err := a.findField(r, object, name, false); object.schema != nil && err == nil {
+			fields = append(fields, field{name, func(of row) any { return f.get(row{value: output.Lookup(of.value, unwrap)}) }})
+			continue
+		}
+		if !a.hasPath(schema, name) {
+			valid := headingsOf(schema)
+			if object.schema != nil {
+				valid = append(a.fieldNames(r, object), valid...)
+			}
+			return nil, unknownField(name, valid)
+		}
+		fields = append(fields, pathField(name))
+	}
+	return fields, nil
+}
+
+func headingsOf(schema *registry.Schema) []string {
+	var names []string
+	for _, f := range schema.Fields {
+		names = append(names, f.Name)
+	}
+	return names
 }
 
 // sentence is the confirmation for a person.
@@ -94,8 +152,8 @@ func (a *App) printDryRun(ctx context.Context, w *write, answer *client.Response
 		return clierr.New(clierr.BadResponse, "the server did not answer with the result of a dry run; it may have carried the write out").
 			Hint("look at what is there now: abx " + quoteWords(w.addr.Words()))
 	}
-	if w.p.machine() {
-		return a.document(ctx, w.p, value)
+	if w.p.machine() || w.p.fields != nil {
+		return a.object(ctx, w.p, value, w.fields, w.addr.ID())
 	}
 	var b strings.Builder
 	b.WriteString(w.p.style.Heading(fmt.Sprintf("dry run: %s %s", w.verb, text.Line(w.addr.String()))) + "; nothing was changed\n")

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,30 +30,27 @@ func (a *App) contextCommand() *cobra.Command {
 			"abx context set prod --endpoint https://console.example.com/agentbox --api-key-stdin < KEYFILE",
 			"abx context show # every setting, and where it comes from", "abx context use prod"}, "\n")},
 	}
-	addOutput(cmd, groupGlobal|groupCSV, output.Formats)
+	addOutput(cmd, groupGlobal|groupCSV|groupFields, output.Formats)
+	a.completeFlags(cmd)
 	names := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return a.contextNames(), cobra.ShellCompDirectiveNoFileComp
 	}
 	add := func(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, []string) error, example string) *cobra.Command {
 		sub := &cobra.Command{Use: use, Short: short, Args: args, RunE: run, ValidArgsFunction: names,
 			Annotations: map[string]string{annotationExamples: example}}
-		if sub.Name() == "list" {
-			addOutput(sub, groupGlobal|groupCSV, output.Formats)
-		} else {
-			addOutput(sub, groupGlobal, valueFormats)
-		}
+		addOutput(sub, groupGlobal|groupCSV|groupFields, output.Formats)
 		a.completeFlags(sub)
 		cmd.AddCommand(sub)
 		return sub
 	}
-	set := add("set NAME", "Save a deployment, or change what is given of one", words(1, 1), a.contextSet,
+	set := add("set NAME", "Save a deployment, or change what is given of one", words(1, 1), a.reports(a.contextSet),
 		"abx context set prod --endpoint https://console.example.com/agentbox --api-key-stdin < KEYFILE")
 	set.Annotations[annotationSaves] = "true"
-	add("use NAME", "Make a context the current one", words(1, 1), a.contextUse, "abx context use prod")
+	add("use NAME", "Make a context the current one", words(1, 1), a.reports(a.contextUse), "abx context use prod")
 	add("list", "All contexts", words(0, 0), func(cmd *cobra.Command, _ []string) error { return a.contextList(cmd) }, "abx context list")
 	add("show [NAME]", "Every setting, and where it comes from", words(0, 1), a.contextShow, "abx context show --json")
-	add("remove NAME", "Forget a context and its key", words(1, 1), a.contextRemove, "abx context remove prod")
-	add("rename OLD NEW", "Give a context another name", words(2, 2), a.contextRename, "abx context rename prod production")
+	add("remove NAME", "Forget a context and its key", words(1, 1), a.reports(a.contextRemove), "abx context remove prod")
+	add("rename OLD NEW", "Give a context another name", words(2, 2), a.reports(a.contextRename), "abx context rename prod production")
 	return cmd
 }
 
@@ -74,11 +72,7 @@ func words(low, high int) cobra.PositionalArgs {
 }
 
 func (a *App) contextNames() []string {
-	path, err := a.configPath()
-	if err != nil {
-		return nil
-	}
-	f, err := config.Load(path)
+	f, err := config.Load(a.configPath())
 	if err != nil {
 		return nil
 	}
@@ -87,10 +81,7 @@ func (a *App) contextNames() []string {
 
 // saved returns the file of the contexts, and the store of their keys.
 func (a *App) saved() (string, *credential.Store, error) {
-	path, err := a.configPath()
-	if err != nil {
-		return "", nil, err
-	}
+	path := a.configPath()
 	store, err := credential.New(path, a.Getenv)
 	return path, store, err
 }
@@ -104,14 +95,47 @@ type contextReport struct {
 	Current    string             `json:"current,omitempty"`
 }
 
+// reportFields are the members of a contextReport.
+var reportFields = []string{"context", "done", "address", "credential", "current"}
+
+// reporting reads how to print a report, and which fields of it.
+func (a *App) reporting(cmd *cobra.Command) (printing, []field, error) {
+	p, err := a.printing(cmd)
+	if err != nil {
+		return p, nil, err
+	}
+	var fields []field
+	for _, path := range p.fields {
+		if first, _, _ := strings.Cut(path, "."); !slices.Contains(reportFields, first) {
+			return p, nil, unknownField(path, reportFields)
+		}
+		fields = append(fields, pathField(path))
+	}
+	return p, fields, nil
+}
+
+// reports is a command that changes the contexts and then reports: what cannot be printed is refused before it.
+func (a *App) reports(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if _, _, err := a.reporting(cmd); err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
+}
+
 // report prints what was done: as lines for a person, as JSON for a program.
 func (a *App) report(cmd *cobra.Command, r contextReport, lines ...string) error {
-	p, err := a.printing(cmd)
+	p, fields, err := a.reporting(cmd)
 	if err != nil {
 		return err
 	}
-	if p.machine() {
-		return a.struct2document(cmd.Context(), p, r)
+	if p.machine() || p.fields != nil {
+		value, err := toDocument(r)
+		if err != nil {
+			return err
+		}
+		return a.object(cmd.Context(), p, value, fields, r.Context)
 	}
 	for _, l := range lines {
 		if l != "" {
@@ -139,9 +163,6 @@ func (a *App) contextSet(cmd *cobra.Command, args []string) error {
 	if err := checkContextName(name); err != nil {
 		return err
 	}
-	if _, err := a.printing(cmd); err != nil {
-		return err
-	}
 	key, err := a.givenKey(cmd)
 	if err != nil {
 		return err
@@ -166,7 +187,7 @@ func (a *App) contextSet(cmd *cobra.Command, args []string) error {
 				return err
 			}
 			c.APIKey = ""
-			if old != nil && *old != *c.Credential {
+			if old != nil && (old.Store != c.Credential.Store || old.Address != c.Credential.Address) {
 				_ = store.Delete(cmd.Context(), name, old) // the new one is in place; a leftover harms nobody
 			}
 		}
@@ -244,12 +265,8 @@ func applyFlags(cmd *cobra.Command, c *config.Context) error {
 }
 
 func (a *App) contextUse(cmd *cobra.Command, args []string) error {
-	path, err := a.configPath()
-	if err != nil {
-		return err
-	}
 	var c config.Context
-	if err := config.Edit(path, func(f *config.File) error {
+	if err := config.Edit(a.configPath(), func(f *config.File) (err error) {
 		if c, err = f.Get(args[0]); err == nil {
 			f.Current = args[0]
 		}
@@ -342,32 +359,38 @@ func (a *App) contextList(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	path, err := a.configPath()
+	f, err := config.Load(a.configPath())
 	if err != nil {
 		return err
 	}
-	f, err := config.Load(path)
+	fields, err := contextFields(p)
 	if err != nil {
 		return err
 	}
-	heading := []string{"current", "name", "address", "mode", "cluster", "key"}
-	var rows [][]string
+	rows := []row{}
 	items := []any{}
 	for _, name := range f.Names() {
 		c := f.Contexts[name]
-		mark, mode := "", "console"
-		if name == f.Current {
-			mark = "*"
-		}
+		mode := "console"
 		if c.ClusterAPI != "" {
 			mode = "cluster-api"
 		}
-		rows = append(rows, []string{mark, name, c.Address(), mode, c.Cluster, keyPlace(c)})
-		items = append(items, map[string]any{"name": name, "current": name == f.Current, "address": c.Address(), "mode": mode, "cluster": c.Cluster, "key": keyPlace(c)})
+		item := map[string]any{"name": name, "current": name == f.Current, "address": c.Address(), "mode": mode, "cluster": c.Cluster, "key": keyPlace(c)}
+		if c.Credential != nil && c.Credential.ID != "" {
+			item["credentialId"] = c.Credential.ID
+		}
+		rows = append(rows, row{value: item})
+		if p.fields != nil {
+			item = picked(fields, row{value: item})
+		}
+		items = append(items, item)
+	}
+	mark := func(v any) string { // which context is current, for a person
+		return map[bool]string{true: "*"}[v == true]
 	}
 	switch {
 	case p.query == nil && p.format == output.CSV:
-		return output.WriteCSV(a.Out, heading, rows)
+		return output.WriteCSV(a.Out, headings(fields), contextCells(fields, rows, output.Plain, mark))
 	case p.query == nil && p.format == output.Name:
 		for _, name := range f.Names() {
 			if err := a.line(name); err != nil {
@@ -380,15 +403,39 @@ func (a *App) contextList(cmd *cobra.Command) error {
 	case len(rows) == 0:
 		return a.print("no contexts yet\nhint: abx context set <name> --endpoint URL --api-key-stdin < KEYFILE\n")
 	}
-	for _, r := range rows {
-		for i := range r[1:] {
-			r[i+1] = output.Cell(r[i+1])
-		}
-	}
-	if err := output.WriteTable(a.Out, heading, rows, p.style); err != nil {
+	if err := output.WriteTable(a.Out, headings(fields), contextCells(fields, rows, output.Cell, mark), p.style); err != nil {
 		return err
 	}
 	return a.print("\nhint: abx context use <name>\nhint: abx context show <name>\n")
+}
+
+// contextColumns are the columns of the list of contexts.
+var contextColumns = []string{"current", "name", "address", "mode", "cluster", "key"}
+
+// contextFields are the columns, or those that --fields names.
+func contextFields(p printing) ([]field, error) {
+	names := contextColumns
+	if p.fields != nil {
+		names = p.fields
+	}
+	var fields []field
+	for _, name := range names {
+		if !slices.Contains(contextColumns, name) {
+			return nil, unknownField(name, contextColumns)
+		}
+		fields = append(fields, pathField(name))
+	}
+	return fields, nil
+}
+
+// contextCells are the cells of the list, with a mark where other tables would say true or false.
+func contextCells(fields []field, rows []row, show, mark func(any) string) [][]string {
+	return cells(fields, rows, func(v any) string {
+		if _, isSwitch := v.(bool); isSwitch {
+			return mark(v)
+		}
+		return show(v)
+	})
 }
 
 func keyPlace(c config.Context) string {

@@ -2,11 +2,11 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"navix.sh/agentbox/cli/clierr"
 	"navix.sh/agentbox/cli/config"
 	"navix.sh/agentbox/cli/credential"
 	"navix.sh/agentbox/cli/output"
@@ -41,26 +41,53 @@ func (a *App) contextShow(cmd *cobra.Command, args []string) error {
 	if scheme.Value == "" {
 		scheme = config.Value{Value: map[bool]string{true: "bearer", false: "api-key"}[bearer(settings)], Source: "follows from the mode"}
 	}
-	list := []struct {
-		name  string
-		value config.Value
-	}{
+	list := []setting{
 		{"context", settings.Context}, {"address", config.Value{Value: settings.Address(), Source: mode.Source}}, {"mode", mode},
 		{"cluster", settings.Cluster}, {"key", key}, {"auth-scheme", scheme}, {"ca-file", settings.CAFile}, {"timeout", settings.Timeout},
 		{"config", config.Value{Value: path}},
 	}
-	if p.machine() {
-		document := map[string]any{}
-		for _, l := range list {
-			document[l.name] = map[string]any{"value": l.value.Value, "source": l.value.Source}
+	return a.printSettings(cmd.Context(), p, list)
+}
+
+type setting struct {
+	name  string
+	value config.Value
+}
+
+// printSettings prints the settings, or those that --fields names.
+func (a *App) printSettings(ctx context.Context, p printing, list []setting) error {
+	var names []string
+	for _, s := range list {
+		names = append(names, s.name)
+	}
+	for _, f := range p.fields {
+		if !slices.Contains(names, f) {
+			return unknownField(f, names)
 		}
-		return a.document(cmd.Context(), p, document)
+	}
+	if p.fields != nil {
+		list = slices.DeleteFunc(list, func(s setting) bool { return !slices.Contains(p.fields, s.name) })
+	}
+	document := map[string]any{}
+	show := output.Cell
+	if p.format == output.CSV {
+		show = output.Plain
 	}
 	var rows [][]string
-	for _, l := range list {
-		rows = append(rows, []string{l.name, output.Cell(l.value.Value), output.Cell(l.value.Source)})
+	for _, s := range list {
+		document[s.name] = map[string]any{"value": s.value.Value, "source": s.value.Source}
+		rows = append(rows, []string{s.name, show(s.value.Value), show(s.value.Source)})
 	}
-	return output.WriteTable(a.Out, []string{"setting", "value", "from"}, rows, p.style)
+	heading := []string{"setting", "value", "from"}
+	switch {
+	case p.query == nil && p.format == output.CSV:
+		return output.WriteCSV(a.Out, heading, rows)
+	case p.query == nil && p.format == output.Name:
+		return a.print(strings.Join(names, "\n") + "\n")
+	case p.machine():
+		return a.document(ctx, p, document)
+	}
+	return output.WriteTable(a.Out, heading, rows, p.style)
 }
 
 func describeKey(s config.Settings, store *credential.Store) config.Value {
@@ -73,17 +100,4 @@ func describeKey(s config.Settings, store *credential.Store) config.Value {
 		return config.Value{Value: "withheld", Source: s.Withheld}
 	}
 	return config.Value{Value: "none"}
-}
-
-// struct2document prints a struct as a document, through its JSON form.
-func (a *App) struct2document(ctx context.Context, p printing, v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return clierr.New(clierr.Internal, "%v", err)
-	}
-	value, err := output.Decode(data)
-	if err != nil {
-		return clierr.New(clierr.Internal, "%v", err)
-	}
-	return a.document(ctx, p, value)
 }

@@ -40,7 +40,7 @@ func (a *App) printValue(cmd *cobra.Command, v any, text func(io.Writer) error) 
 		return err
 	}
 	if p.machine() {
-		return a.struct2document(cmd.Context(), p, v)
+		return a.local(cmd.Context(), p, v, "")
 	}
 	return text(a.Out)
 }

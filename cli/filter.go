@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"navix.sh/agentbox/cli/clierr"
 	"navix.sh/agentbox/cli/output"
@@ -45,11 +46,10 @@ func parseFilters(r *registry.Resource, args []string, clusters bool) ([]filterA
 			return nil, clierr.New(clierr.InvalidValue, "--filter %q is not KEY=VALUE", arg).Choices(keys, "").
 				Hint("the keys are column headings")
 		}
-		if clusters && key == clusterField.id {
-			filters = append(filters, filterArg{registry.Filter{Key: key}, value, clusterField.get})
-			continue
-		}
 		f := r.Filter(key)
+		if clusters && key == clusterField.id {
+			f = &registry.Filter{Key: key}
+		}
 		if f == nil {
 			e := clierr.New(clierr.InvalidValue, "%s cannot be filtered by %q", r.Plural, key).
 				Choices(keys, registry.Suggest(key, keys))
@@ -58,12 +58,22 @@ func parseFilters(r *registry.Resource, args []string, clusters bool) ([]filterA
 			}
 			return nil, e
 		}
+		if len(f.Values) == 0 && value == "" {
+			// A part of the cell that is empty is in every cell: the list would look filtered and be whole.
+			e := clierr.New(clierr.InvalidValue, "--filter %s has no value, and every row would match", arg).Hint("give the text to look for")
+			if f.Path != "" {
+				e.Hint("rows without one: --jq '.items[] | select(." + f.Path + " == null)'")
+			}
+			return nil, e
+		}
 		if len(f.Values) > 0 && !slices.Contains(f.Values, value) {
 			return nil, clierr.New(clierr.InvalidValue, "--filter %s: there is no %s %q", arg, key, value).
 				Choices(f.Values, registry.Suggest(value, f.Values))
 		}
 		get := func(w row) any { return output.Lookup(w.value, f.Path) }
-		if c := r.Column(key); c != nil {
+		if c := r.Column(key); clusters && key == clusterField.id {
+			get = clusterField.get
+		} else if c != nil {
 			get = columnField(r, *c).get
 		}
 		filters = append(filters, filterArg{*f, value, get})
@@ -93,7 +103,10 @@ type listing struct {
 func (a *App) listing(cmd *cobra.Command, r *registry.Resource) (listing, error) {
 	set := cmd.Flags()
 	l := listing{limit: -1}
-	args, _ := set.GetStringArray("filter")
+	var args []string
+	if list, ok := set.Lookup("filter").Value.(pflag.SliceValue); ok {
+		args = list.GetSlice() // GetStringArray takes a single empty filter for none
+	}
 	var err error
 	l.allClusters, _ = set.GetBool("all-clusters")
 	if l.filters, err = parseFilters(r, args, l.allClusters); err != nil {
@@ -106,7 +119,7 @@ func (a *App) listing(cmd *cobra.Command, r *registry.Resource) (listing, error)
 	if set.Changed("sort") {
 		key, _ := set.GetString("sort")
 		name, down := strings.CutPrefix(key, "-")
-		f, err := a.findField(r, a.rowSchema(r), name, l.allClusters)
+		f, err := a.findField(r, a.rowsOf(r), name, l.allClusters)
 		if err != nil {
 			return l, err
 		}
@@ -135,56 +148,75 @@ func checkListing(cmd *cobra.Command, l listing) error {
 	return nil
 }
 
-// findField finds what --fields or --sort names: a column, a detail line or a path of the schema.
-func (a *App) findField(r *registry.Resource, schema *registry.Schema, name string, clusters bool) (field, error) {
+// register is what a field can be of: the rows of a list, or one object. They are shaped differently, and what the one shows
+// the other may not have.
+type register struct {
+	schema *registry.Schema // nil when the document does not say
+	item   bool
+}
+
+func (a *App) rowsOf(r *registry.Resource) register { return register{schema: a.rowSchema(r)} }
+
+func (a *App) itemOf(r *registry.Resource) register {
+	return register{schema: a.itemSchema(r), item: true}
+}
+
+// findField finds what --fields or --sort names: what the register shows under that name, a column or a detail line that its
+// shape has too, or a path of its shape.
+func (a *App) findField(r *registry.Resource, of register, name string, clusters bool) (field, error) {
 	if clusters && name == clusterField.id {
 		return clusterField, nil
 	}
-	c := r.Column(name)
-	for _, d := range r.Detail {
-		// One object is shown by its detail lines, a row by its columns; the other fills in.
-		if d.ID != name {
-			continue
+	for _, f := range a.namedFields(r, of) {
+		if f.id == name {
+			return f, nil
 		}
-		detail := field{name, func(w row) any { return output.Lookup(w.value, d.Path) }}
-		if c == nil {
-			return detail, nil
-		}
-		column := columnField(r, *c)
-		return field{name, func(w row) any {
-			if v := column.get(w); !output.Empty(v) {
-				return v
-			}
-			return detail.get(w)
-		}}, nil
 	}
-	if c != nil {
-		return columnField(r, *c), nil
+	if of.schema != nil && a.hasPath(of.schema, name) {
+		return pathField(name), nil
 	}
-	if schema != nil && a.hasPath(schema, name) {
-		return field{name, func(w row) any { return output.Lookup(w.value, name) }}, nil
+	valid := a.fieldNames(r, of)
+	example := "abx " + r.Plural + " --schema"
+	if of.item {
+		example = "abx " + a.Index.ItemForm(r) + " --schema"
 	}
-	valid := a.fieldNames(r, schema)
 	return field{}, clierr.New(clierr.UnknownField, "there is no field %q on one %s", name, r.Kind).
-		Choices(valid, registry.Suggest(name, valid)).Hint("paths such as spec.replicas work too: abx " + r.Plural + " --schema")
+		Choices(valid, registry.Suggest(name, valid)).Hint("paths such as spec.replicas work too: " + example)
+}
+
+// namedFields are the columns and detail lines that the register can show, its own first.
+func (a *App) namedFields(r *registry.Resource, of register) []field {
+	var columns, details []field
+	own := func(item bool) bool { return of.item == item || len(r.Detail) == 0 }
+	for _, c := range r.Columns {
+		if own(false) || c.Derived == "" && a.hasPath(of.schema, c.Path) {
+			columns = append(columns, columnField(r, c))
+		}
+	}
+	for _, d := range r.Detail {
+		if own(true) || a.hasPath(of.schema, d.Path) {
+			details = append(details, field{d.ID, func(w row) any { return output.Lookup(w.value, d.Path) }})
+		}
+	}
+	if of.item {
+		return append(details, columns...)
+	}
+	return append(columns, details...)
 }
 
 // fieldNames are the names that findField knows at the top level.
-func (a *App) fieldNames(r *registry.Resource, schema *registry.Schema) []string {
+func (a *App) fieldNames(r *registry.Resource, of register) []string {
 	var names []string
 	add := func(name string) {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
-	for _, c := range r.Columns {
-		add(c.ID)
+	for _, f := range a.namedFields(r, of) {
+		add(f.id)
 	}
-	for _, d := range r.Detail {
-		add(d.ID)
-	}
-	if schema != nil {
-		for _, f := range schema.Fields {
+	if of.schema != nil {
+		for _, f := range of.schema.Fields {
 			add(f.Name)
 		}
 	}
@@ -193,6 +225,9 @@ func (a *App) fieldNames(r *registry.Resource, schema *registry.Schema) []string
 
 // hasPath reports whether the schema has a dotted path.
 func (a *App) hasPath(schema *registry.Schema, path string) bool {
+	if schema == nil {
+		return false
+	}
 	steps, err := registry.SplitPath(path)
 	if err != nil {
 		return false
@@ -259,7 +294,7 @@ func (a *App) property(s *registry.Schema, name string) *registry.Schema {
 }
 
 // fields finds what --fields names, or returns fallback without it.
-func (a *App) fields(r *registry.Resource, schema *registry.Schema, p printing, clusters bool, fallback []field) ([]field, error) {
+func (a *App) fields(r *registry.Resource, of register, p printing, clusters bool, fallback []field) ([]field, error) {
 	if p.fields == nil {
 		if clusters {
 			return append([]field{clusterField}, fallback...), nil
@@ -268,7 +303,7 @@ func (a *App) fields(r *registry.Resource, schema *registry.Schema, p printing, 
 	}
 	var fields []field
 	for _, name := range p.fields {
-		f, err := a.findField(r, schema, name, clusters)
+		f, err := a.findField(r, of, name, clusters)
 		if err != nil {
 			return nil, fmt.Errorf("--fields: %w", err)
 		}

@@ -40,6 +40,7 @@ const (
 	groupDryRun
 	groupWait
 	groupJSON    // commands whose only choice is JSON
+	groupFile    // --editable, and how to print a whole file
 	groupSave    // what a context holds
 	groupVersion // abx alone
 )
@@ -69,9 +70,9 @@ type flagDef struct {
 
 var flagTable = sync.OnceValue(func() []flagDef {
 	table := []flagDef{
-		{Name: "json", Groups: groupValue | groupJSON, Help: "print JSON; errors are JSON too"},
+		{Name: "json", Groups: groupValue | groupJSON | groupFile, Help: "print JSON; errors are JSON too"},
 		{Name: "csv", Groups: groupCSV, Help: "print CSV"},
-		{Name: "format", Arg: "FORMAT", Kind: kindString, Groups: groupValue, Values: output.Formats, Help: "print in this format"},
+		{Name: "format", Arg: "FORMAT", Kind: kindString, Groups: groupValue | groupFile, Values: output.Formats, Help: "print in this format"},
 		{Name: "fields", Arg: "A,B", Kind: kindString, Groups: groupFields, Help: "only these columns, or paths such as status.phase"},
 		{Name: "jq", Arg: "EXPR", Kind: kindString, Groups: groupValue, Help: "print what this jq expression makes of the JSON"},
 		{Name: "filter", Arg: "KEY=VALUE", Kind: kindStrings, Groups: groupFilter, Help: "only matching rows; KEY is a column heading; may be repeated"},
@@ -80,7 +81,7 @@ var flagTable = sync.OnceValue(func() []flagDef {
 		{Name: "wide", Groups: groupRows, Help: "all columns"},
 		{Name: "all-clusters", Groups: groupAllClusters, Help: "the same list from every cluster; cluster is one more column"},
 		{Name: "watch", Groups: groupWatch, Help: "keep printing changes until interrupted"},
-		{Name: "editable", Groups: groupEditable, Help: "print the file that a write takes"},
+		{Name: "editable", Groups: groupEditable | groupFile, Help: "print the file that a write takes"},
 		{Name: "schema", Groups: groupSchema, Help: "print the shape as JSON; works without a deployment"},
 		{Name: "container", Arg: "NAME", Kind: kindString, Groups: groupLogs, Help: "logs: only this container"},
 		{Name: "tail", Arg: "N", Kind: kindCount, Groups: groupLogs, Help: "logs: only the last N lines"},
@@ -212,7 +213,7 @@ func parseTimeout(s string) (time.Duration, error) {
 // keep their order, flags theirs, and everything after -- is a word.
 func arrange(root *cobra.Command, args []string) ([]string, error) {
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		return args, nil
+		return arrangeCompletion(root, args), nil
 	}
 	known := treeFlags(root)
 	var words, flags []string
@@ -274,11 +275,12 @@ func treeFlags(root *cobra.Command) map[string]*pflag.Flag {
 
 func missingValue(f *pflag.Flag) error {
 	e := clierr.New(clierr.MissingValue, "--%s needs a value", f.Name)
-	table := flagTable()
-	if i := slices.IndexFunc(table, func(d flagDef) bool { return d.Name == f.Name }); i >= 0 {
-		return e.Choices(table[i].Values, "").Hint(fmt.Sprintf("--%s %s: %s", f.Name, table[i].Arg, f.Usage))
+	about := ownFlag(f)
+	if def := tableFlag(f); def != nil {
+		about = flagEntry(*def, nil)
+		e.Choices(def.Values, "")
 	}
-	return e.Hint(fmt.Sprintf("--%s: %s", f.Name, f.Usage))
+	return e.Hint(about.name + ": " + about.about)
 }
 
 // flagError says what is wrong with the flags of cmd.
@@ -297,7 +299,7 @@ func (a *App) flagError(cmd *cobra.Command, err error) error {
 		}
 		return e
 	case errors.As(err, &missing):
-		return clierr.New(clierr.MissingValue, "--%s needs a value", missing.GetFlag().Name)
+		return missingValue(missing.GetFlag())
 	}
 	return clierr.New(clierr.UnknownFlag, "%v", err).Hint("a flag is written --name or --name=value")
 }

@@ -184,11 +184,11 @@ func (h *helpPage) flags(cmd *cobra.Command) {
 	var own, connect []entry
 	saves := cmd.Annotations[annotationSaves] != ""
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		def := lookupFlag(f.Name)
+		def := tableFlag(f)
 		switch {
 		case f.Name == "help":
 			own = append(own, helpFlag)
-		case def == nil || def.Help != f.Usage: // the command's own, of another package
+		case def == nil: // the command's own, of another package
 			own = append(own, ownFlag(f))
 		case def.Groups&groupGlobal != 0 && !(saves && def.Groups&groupSave != 0):
 			connect = append(connect, flagEntry(*def, def.Values))
@@ -230,6 +230,38 @@ func lookupFlag(name string) *flagDef {
 	return nil
 }
 
+// tableFlag is the flag as the table has it; nil for one of a command's own, which may share a name with one of the table, as
+// --version of upgrade does.
+func tableFlag(f *pflag.Flag) *flagDef {
+	if def := lookupFlag(f.Name); def != nil && def.Help == f.Usage {
+		return def
+	}
+	return nil
+}
+
+// usageFlags writes the flags that make up what a command does, behind its usage: its own, and those that it saves. Where
+// others connect and how they print is the same everywhere, and a key on a command line is there for all to see.
+func usageFlags(cmd *cobra.Command) string {
+	var names []string
+	if cmd.Annotations[annotationSaves] != "" {
+		for _, f := range flagTable() {
+			if f.Groups&groupSave != 0 && f.Name != "api-key" {
+				names = append(names, flagEntry(f, nil).name)
+			}
+		}
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" && tableFlag(f) == nil {
+			names = append(names, ownFlag(f).name)
+		}
+	})
+	usage := ""
+	for _, name := range names {
+		usage += " [" + name + "]"
+	}
+	return usage
+}
+
 // commandHelp is the page of a command that is neither a resource nor a verb.
 func (a *App) commandHelp(h *helpPage, cmd *cobra.Command) {
 	h.title(cmd.CommandPath(), cmd.Short)
@@ -239,7 +271,7 @@ func (a *App) commandHelp(h *helpPage, cmd *cobra.Command) {
 	if cmd.HasAvailableSubCommands() {
 		usage += " <command>"
 	}
-	h.lines(usage)
+	h.lines(usage + usageFlags(cmd))
 	var subs []entry
 	for _, c := range cmd.Commands() {
 		if !c.Hidden {

@@ -44,7 +44,7 @@ type truncated struct {
 
 // readList reads and prints a collection.
 func (a *App) readList(cmd *cobra.Command, addr registry.Address, p printing, l listing) error {
-	fields, err := a.fields(addr.Resource, a.rowSchema(addr.Resource), p, l.allClusters, columnFields(addr.Resource, p.wide))
+	fields, err := a.fields(addr.Resource, a.rowsOf(addr.Resource), p, l.allClusters, columnFields(addr.Resource, p.wide))
 	if err != nil {
 		return err
 	}
@@ -239,11 +239,7 @@ func (o *list) items(p printing, l listing) []any {
 
 func (o *list) item(r row, p printing, clusters bool) any {
 	if p.fields != nil {
-		picked := map[string]any{}
-		for _, f := range o.fields {
-			picked[f.id] = f.get(r)
-		}
-		return picked
+		return picked(o.fields, r)
 	}
 	object, isObject := r.value.(map[string]any)
 	if !isObject {

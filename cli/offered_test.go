@@ -74,8 +74,10 @@ func (l leaf) samples(t *testing.T, name string, o offer) []string {
 	case "--filter":
 		f := l.res.Filters[0]
 		return []string{f.Key + "=" + append(slices.Clone(f.Values), "x")[0]}
-	case "--sort", "--fields":
+	case "--sort":
 		return []string{l.res.Columns[0].ID}
+	case "--fields":
+		return []string{validFields(t, offline(t, append(l.complete(t), "--fields=nope")...).err)}
 	case "--jq":
 		return []string{"."}
 	case "--limit", "--tail", "--replicas":
@@ -87,6 +89,17 @@ func (l leaf) samples(t *testing.T, name string, o offer) []string {
 	}
 	t.Errorf("%v offers %s, for which there is no sample", l.args(), name)
 	return nil
+}
+
+// validFields are the fields that the refusal of another one names, as a value of --fields.
+func validFields(t *testing.T, refusal string) string {
+	t.Helper()
+	_, names, ok := strings.Cut(refusal, "hint: valid: ")
+	if !ok {
+		t.Errorf("the refusal of a field names none that there is: %s", refusal)
+	}
+	names, _, _ = strings.Cut(names, "\n")
+	return strings.ReplaceAll(names, ", ", ",")
 }
 
 // complete is the leaf with what it cannot do without.
@@ -130,6 +143,9 @@ func TestOfferedFlagsWork(t *testing.T) {
 			for name, o := range offers {
 				for _, value := range l.samples(t, name, o) {
 					args := append(l.complete(t), name)
+					if name == "--schema" || name == "--editable" { // which write nothing, and take no file
+						args = append(l.args(), name)
+					}
 					if o.arg != "" {
 						args = append(args[:len(args)-1], name+"="+value)
 					}
@@ -138,6 +154,13 @@ func TestOfferedFlagsWork(t *testing.T) {
 					}
 					if r := offline(t, args...); r.code != 0 && r.code != 9 {
 						t.Errorf("abx %s: exit %d: %s", strings.Join(args, " "), r.code, r.err)
+					}
+				}
+			}
+			if _, ok := offers["--schema"]; ok {
+				for _, with := range []string{"--jq=.schema", "--fields=schema", "--format=yaml"} {
+					if r := offline(t, append(l.args(), "--schema", with)...); r.code != 0 {
+						t.Errorf("%v --schema %s: exit %d: %s", l.args(), with, r.code, r.err)
 					}
 				}
 			}
@@ -179,7 +202,11 @@ func TestOfferedFlagsOfCommandsWork(t *testing.T) {
 		}
 		for name, o := range offers {
 			values := o.values
-			if len(values) == 0 {
+			switch {
+			case name == "--fields":
+				_, _, refusal := j.run(t, j.home, "", append(slices.Clone(words), "--fields=nope")...)
+				values = []string{validFields(t, refusal)}
+			case len(values) == 0:
 				values = []string{map[string]string{"--jq": ".", "--endpoint": "http://127.0.0.1:1", "--cluster-api": "http://127.0.0.1:1", "--api-key": "agbx_0123"}[name]}
 			}
 			for _, value := range values {

@@ -25,7 +25,7 @@ type progress struct {
 }
 
 func (a *App) progress() *progress {
-	return &progress{w: a.Err, visible: output.IsTerminal(a.Err) && a.Getenv("TERM") != "dumb", begin: time.Now()}
+	return &progress{w: a.Err, visible: !a.json && output.IsTerminal(a.Err) && a.Getenv("TERM") != "dumb", begin: time.Now()}
 }
 
 func (p *progress) show(line string) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	"navix.sh/agentbox/cli/clierr"
 	"navix.sh/agentbox/cli/output"
@@ -30,7 +31,12 @@ func TestArrange(t *testing.T) {
 		{"upgrade --version v1 --json", "upgrade --version v1 --json"},
 		{"--version", "--version"},
 		{"skills install --dir d --json", "skills install --dir d --json"},
-		{"__complete --wide e", "__complete --wide e"},
+		{"__complete --wide e", "__complete e"},
+		{"__complete --wide --format nd", "__complete --format nd"},
+		{"__complete --wide envs --filter mo", "__complete envs --wide --filter mo"},
+		{"__complete create --dry-run envs de", "__complete create envs --dry-run de"},
+		{"__completeNoDesc --json -- envs x", "__completeNoDesc --json -- envs x"},
+		{"__complete", "__complete"},
 		{"- envs", "- envs"},
 	} {
 		got, err := arrange(root, strings.Fields(c.in))
@@ -53,7 +59,7 @@ func FuzzArrange(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string) {
 		args := strings.Fields(line)
 		got, err := arrange(NewApp().Command(), args)
-		if err != nil {
+		if err != nil || strings.HasPrefix(strings.TrimSpace(line), cobra.ShellCompRequestCmd) { // which leaves out what completion has no use for
 			return
 		}
 		a, b := slices.Sorted(slices.Values(args)), slices.Sorted(slices.Values(got))
@@ -135,17 +141,21 @@ func TestSettled(t *testing.T) {
 		{"pool", `{"spec":{"replicas":4},"status":{"idleReplicas":4,"phase":"ScalingDown"}}`, false},
 		{"pool", `{"spec":{"replicas":2},"status":{"idleReplicas":2,"stoppingReplicas":2,"phase":"Ready"}}`, false},
 		{"pool", `{"spec":{"replicas":2},"status":{"idleReplicas":2,"updatedReplicas":1,"phase":"Ready"}}`, false},
-		{"pool", `{"spec":{"replicas":0},"status":{"phase":"Ready"}}`, true},
-		{"pool", `{"spec":{"replicas":0},"status":{"phase":"Pending"}}`, true},
+		{"pool", `{"spec":{"replicas":0},"status":{"idleReplicas":0,"phase":"Ready"}}`, true},
+		{"pool", `{"spec":{"replicas":0},"status":{"idleReplicas":0,"phase":"Pending"}}`, true},
+		{"pool", `{"spec":{"replicas":0},"status":{"phase":"Ready"}}`, false},
+		{"pool", `{"spec":{},"status":{"idleReplicas":4,"phase":"Ready"}}`, false},
+		{"pool", `{"name":"demo-1c2gi"}`, false},
 		{"pool", `{"spec":{"replicas":1},"status":{"idleReplicas":1,"phase":"Pending"}}`, false},
 		{"pool", `{"generation":3,"spec":{"replicas":1},"status":{"observedGeneration":2,"idleReplicas":4,"phase":"Ready"}}`, false},
 		{"pool", `{"generation":3,"spec":{"replicas":1},"status":{"idleReplicas":4,"phase":"Ready"}}`, false},
 		{"pool", `{"generation":3,"spec":{"replicas":4},"status":{"observedGeneration":3,"idleReplicas":4,"phase":"Ready"}}`, true},
 		{"env", `{"status":{"desiredReplicas":4,"idleReplicas":1}}`, false},
-		{"env", `{"status":{"memberCount":0}}`, true},
+		{"env", `{"status":{"memberCount":0,"desiredReplicas":0,"idleReplicas":0}}`, true},
+		{"env", `{"status":{"memberCount":0}}`, false},
 		{"env", `{"generation":2,"status":{"observedGeneration":1}}`, false},
 		{"env", `{"status":{"conditions":[{"type":"TemplateConsistent","status":"False","reason":"RolloutInProgress"}]}}`, false},
-		{"env", `{"status":{"conditions":[{"type":"TemplateConsistent","status":"False","reason":"TemplateNotFound"}]}}`, true},
+		{"env", `{"status":{"desiredReplicas":0,"idleReplicas":0,"conditions":[{"type":"TemplateConsistent","status":"False","reason":"TemplateNotFound"}]}}`, true},
 		{"scaling-group", `{}`, true},
 	} {
 		value, err := output.Decode([]byte(c.object))
@@ -154,6 +164,35 @@ func TestSettled(t *testing.T) {
 		}
 		if _, got := settled(ix.ByKind(c.kind), value); got != c.want {
 			t.Errorf("settled(%s, %s) = %v", c.kind, c.object, got)
+		}
+	}
+}
+
+// TestFieldsOfARegister: a list takes its columns, one object its detail lines, and of the other's names those that its shape
+// has.
+func TestFieldsOfARegister(t *testing.T) {
+	a := NewApp()
+	for i := range a.Index.Resources {
+		r := &a.Index.Resources[i]
+		accepts := func(of register, name string, want bool) {
+			if _, err := a.findField(r, of, name, false); (err == nil) != want {
+				t.Errorf("%s (one object: %v) %s: %v", r.Plural, of.item, name, err)
+			}
+		}
+		if r.List != nil {
+			for _, c := range r.Columns {
+				accepts(a.rowsOf(r), c.ID, true)
+			}
+			for _, d := range r.Detail {
+				if schema := a.rowSchema(r); r.Column(d.ID) == nil && schema != nil {
+					accepts(a.rowsOf(r), d.ID, a.hasPath(schema, d.Path) || a.hasPath(schema, d.ID))
+				}
+			}
+		}
+		if r.Item != nil {
+			for _, d := range r.Detail {
+				accepts(a.itemOf(r), d.ID, true)
+			}
 		}
 	}
 }

@@ -46,13 +46,10 @@ func (a *App) read(cmd *cobra.Command, words []string) error {
 		}
 	}
 	if schema, _ := cmd.Flags().GetBool("schema"); schema {
-		return a.printReadSchema(addr)
+		return a.printReadSchema(cmd, addr)
 	}
 	p, err := a.printing(cmd)
 	if err != nil {
-		return err
-	}
-	if err := checkEditable(cmd, p); err != nil {
 		return err
 	}
 	editable, _ := cmd.Flags().GetBool("editable")
@@ -74,17 +71,6 @@ func (a *App) read(cmd *cobra.Command, words []string) error {
 // consoleView reports whether the address ends in a view that only the console has.
 func consoleView(addr registry.Address) bool { return addr.View != nil && addr.View.Operation == "" }
 
-// checkEditable refuses to print part of a file.
-func checkEditable(cmd *cobra.Command, p printing) error {
-	if editable, _ := cmd.Flags().GetBool("editable"); !editable {
-		return nil
-	}
-	if p.format == output.CSV || p.format == output.Name || p.format == output.NDJSON || p.query != nil || p.fields != nil {
-		return clierr.New(clierr.InvalidValue, "--editable prints a whole file, as JSON or YAML").Hint("leave the other output flags out")
-	}
-	return nil
-}
-
 // readItem reads and prints one object.
 func (a *App) readItem(cmd *cobra.Command, addr registry.Address, p printing) error {
 	r := addr.Resource
@@ -95,7 +81,7 @@ func (a *App) readItem(cmd *cobra.Command, addr registry.Address, p printing) er
 			fallback = append(fallback, field{d.ID, func(w row) any { return output.Lookup(w.value, d.Path) }})
 		}
 	}
-	fields, err := a.fields(r, a.itemSchema(r), p, false, fallback)
+	fields, err := a.fields(r, a.itemOf(r), p, false, fallback)
 	if err != nil {
 		return err
 	}
@@ -108,27 +94,8 @@ func (a *App) readItem(cmd *cobra.Command, addr registry.Address, p printing) er
 	if err != nil {
 		return a.missing(err, addr)
 	}
-	one := row{value: value}
-	switch {
-	case p.query == nil && p.format == output.CSV:
-		return output.WriteCSV(a.Out, headings(fields), cells(fields, []row{one}, output.Plain))
-	case p.query == nil && p.format == output.Name:
-		return a.line(addr.ID())
-	case p.machine():
-		if p.fields != nil {
-			picked := map[string]any{}
-			for _, f := range fields {
-				picked[f.id] = f.get(one)
-			}
-			value = picked
-		}
-		return a.document(cmd.Context(), p, value)
-	case p.fields != nil:
-		lines := make([]output.Pair, len(fields))
-		for i, f := range fields {
-			lines[i] = output.Pair{Name: f.id, Value: output.Cell(f.get(one))}
-		}
-		return output.WritePairs(a.Out, lines, p.style)
+	if p.machine() || p.fields != nil {
+		return a.object(cmd.Context(), p, value, fields, addr.ID())
 	}
 	d := &detail{addr: addr, value: value, page: s.page(addr), cluster: s.cluster}
 	if s.settings.Cluster.Value != "" {

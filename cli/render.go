@@ -68,21 +68,26 @@ func (a *App) listHints(o *list) []hint {
 	}
 	for _, v := range r.Views {
 		if v.Operation != "" {
-			hints = append(hints, hint{"abx " + words + " " + id + " " + v.Name + repeat, "its " + v.Name})
+			why := "its " + v.Name
+			if v.Until != "" {
+				why += ", until it ends"
+			}
+			hints = append(hints, hint{"abx " + words + " " + id + " " + v.Name + repeat, why})
 		}
 	}
 	return append(hints, hint{"abx " + words + " --help", "columns, filters, writes"})
 }
 
 // itemHints are the commands that one object leads to.
-func (a *App) itemHints(addr registry.Address, repeat string) []hint {
+func (a *App) itemHints(addr registry.Address, value any, repeat string) []hint {
 	r, words := addr.Resource, quoteWords(addr.Words())
 	var hints []hint
 	for _, child := range r.Children {
 		hints = append(hints, hint{"abx " + words + " " + child + repeat, "its " + child})
 	}
 	for _, v := range r.Views {
-		if v.Operation != "" {
+		ended := v.Until != "" && output.Plain(output.Lookup(value, v.Until)) != ""
+		if v.Operation != "" && !ended {
 			hints = append(hints, hint{"abx " + words + " " + v.Name + repeat, "its " + v.Name})
 		}
 	}
@@ -162,7 +167,7 @@ func (a *App) printDetail(p printing, d *detail) error {
 			return err
 		}
 	}
-	hints := a.itemHints(d.addr, d.repeat)
+	hints := a.itemHints(d.addr, d.value, d.repeat)
 	if d.note != "" {
 		hints = append([]hint{{why: d.note}}, hints...)
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"navix.sh/agentbox/cli/clierr"
 	"navix.sh/agentbox/cli/output"
 	"navix.sh/agentbox/registry"
@@ -42,27 +44,27 @@ type filterInfo struct {
 }
 
 // printBodySchema prints what the body of a write looks like.
-func (a *App) printBodySchema(op *registry.Operation) error {
+func (a *App) printBodySchema(cmd *cobra.Command, op *registry.Operation) error {
 	s := a.shapeOf(op.Request.Schema)
 	if json.Valid([]byte(op.Request.Example)) {
 		s.Example = json.RawMessage(op.Request.Example)
 	}
-	return output.WriteIndented(a.Out, s)
+	return a.printShape(cmd, s)
 }
 
 // printReadSchema prints what a read answers with.
-func (a *App) printReadSchema(addr registry.Address) error {
+func (a *App) printReadSchema(cmd *cobra.Command, addr registry.Address) error {
 	r := addr.Resource
 	if addr.View != nil {
 		s := a.answerSchema(addr.View.Operation)
 		if s == nil {
 			return clierr.New(clierr.Unsupported, "the view %s has no shape: only the console shows it", addr.View.Name)
 		}
-		return output.WriteIndented(a.Out, a.shapeOf(s.Name))
+		return a.printShape(cmd, a.shapeOf(s.Name))
 	}
 	if !addr.Collection() {
 		if item := a.itemSchema(r); item != nil {
-			return output.WriteIndented(a.Out, a.shapeFrom(item))
+			return a.printShape(cmd, a.shapeFrom(item))
 		}
 	}
 	s := shape{Schema: r.Plural}
@@ -74,7 +76,21 @@ func (a *App) printReadSchema(addr registry.Address) error {
 		s.Columns = append(s.Columns, c.ID)
 	}
 	s.Filters = filterInfos(r)
-	return output.WriteIndented(a.Out, s)
+	return a.printShape(cmd, s)
+}
+
+// printShape prints a shape, or what --jq or --fields takes of it.
+func (a *App) printShape(cmd *cobra.Command, s shape) error {
+	p, err := a.printing(cmd)
+	switch {
+	case err != nil:
+		return err
+	case p.query == nil && p.fields == nil && (p.format == output.Table || p.format == output.JSON):
+		return output.WriteIndented(a.Out, s)
+	case p.query == nil && p.format == output.Table:
+		p.format = output.JSON // a shape is no table
+	}
+	return a.local(cmd.Context(), p, s, "")
 }
 
 func filterInfos(r *registry.Resource) []filterInfo {

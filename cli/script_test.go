@@ -13,6 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"navix.sh/agentbox/cli"
 	"navix.sh/agentbox/internal/stub"
 )
 
@@ -25,6 +26,7 @@ const endpoint = "http://abx.example.com"
 const raceOptions = "atexit_sleep_ms=0"
 
 func TestMain(m *testing.M) {
+	cli.Version = "v1.0.0" // of the abx inside the tests: a build from source refuses `abx upgrade` whatever its flags
 	code := m.Run()
 	if programDir != "" {
 		_ = os.RemoveAll(programDir)

@@ -45,6 +45,9 @@ func (a *App) connect(cmd *cobra.Command) (*session, error) {
 		return nil, err
 	}
 	s := &session{app: a, settings: settings, cluster: settings.Cluster.Value}
+	if from := settings.FromContext(settings.Cluster); from != "" {
+		a.pinned = "the cluster " + s.cluster + " is that of the " + from
+	}
 	if settings.Timeout.Value != "" {
 		if s.timeout, err = parseTimeout(settings.Timeout.Value); err != nil {
 			return nil, clierr.New(clierr.InvalidValue, "the timeout %q (%s) %v", settings.Timeout.Value, settings.Timeout.Source, err)
@@ -89,10 +92,7 @@ func bearer(s config.Settings) bool {
 
 // settings resolves the flags that were given, the environment and the saved contexts.
 func (a *App) settings(cmd *cobra.Command) (config.Settings, string, error) {
-	path, err := a.configPath()
-	if err != nil {
-		return config.Settings{}, "", err
-	}
+	path := a.configPath()
 	file, err := config.Load(path)
 	if err != nil {
 		return config.Settings{}, path, err
@@ -191,10 +191,22 @@ func (s *session) direct(ctx context.Context) (*client.Client, error) {
 		return nil, err
 	}
 	if served != s.cluster {
-		return nil, clierr.New(clierr.InvalidValue, "%s is the API of cluster %q and not of %q", s.settings.Address(), served, s.cluster).
-			Choices([]string{served}, "").Hint("leave --cluster out, or use the console's address with --endpoint to reach other clusters")
+		return nil, clierr.New(clierr.InvalidValue, "%s is the API of cluster %q and not of %q (%s)",
+			s.settings.Address(), served, s.cluster, s.settings.Cluster.Source).
+			Choices([]string{served}, "").Hint(s.withoutCluster() + ", or use the console's address with --endpoint to reach other clusters")
 	}
 	return api, nil
+}
+
+// withoutCluster says how to name no cluster, which depends on where its name came from.
+func (s *session) withoutCluster() string {
+	switch from := s.settings.Cluster.Source; {
+	case s.settings.FromContext(s.settings.Cluster) != "" && s.settings.Context.Value != "":
+		return "abx context set " + s.settings.Context.Value + " --cluster ''"
+	case strings.HasPrefix(from, "environment "):
+		return "unset " + strings.TrimPrefix(from, "environment ")
+	}
+	return "leave --cluster out"
 }
 
 type clusterRow struct {
@@ -212,7 +224,7 @@ func servedCluster(ctx context.Context, api *client.Client) (string, error) {
 			return row.ID, nil
 		}
 	}
-	return "", clierr.New(clierr.BadResponse, "the API does not say which cluster it serves").Hint("leave --cluster out")
+	return "", clierr.New(clierr.BadResponse, "the API does not say which cluster it serves").Hint("name no cluster: without one, whatever it serves is meant")
 }
 
 func (s *session) clusterIDs(ctx context.Context) ([]string, error) {

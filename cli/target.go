@@ -20,10 +20,11 @@ type target struct {
 	resource *registry.Resource
 	item     bool // one object, or a view of it, and not the list
 	view     *registry.View
+	prints   string // schema or editable: the flag that prints a shape or a file, and neither reads nor writes
 }
 
 func targetOf(verb string, addr registry.Address) target {
-	return target{verb, addr.Resource, !addr.Collection(), addr.View}
+	return target{verb: verb, resource: addr.Resource, item: !addr.Collection(), view: addr.View}
 }
 
 // targets are the forms of a resource: of its reads when verb is empty. A view that only the console has is none.
@@ -73,6 +74,12 @@ func (t target) name() string {
 
 // groups are the flags that the target takes.
 func (a *App) groups(t target) group {
+	switch t.prints {
+	case "schema":
+		return groupGlobal | groupValue | groupFields | groupSchema
+	case "editable":
+		return groupGlobal | groupFile
+	}
 	g := groupGlobal | groupValue
 	add := func(extra group, when bool) {
 		if when {
@@ -85,7 +92,7 @@ func (a *App) groups(t target) group {
 		op := a.writeOperation(t)
 		v := r.Verb(t.verb)
 		fromFile := v != nil && v.Sets == "" && op.Request != nil
-		g |= groupWait
+		g |= groupWait | groupFields
 		add(groupDryRun, op.QueryParam("dryRun") != nil)
 		add(groupBody|groupSchema, fromFile)
 		add(groupEditable, fromFile && (t.verb == "create" && op.Request.Example != "" || t.verb == "update" && r.Item != nil && r.Item.Editable != ""))
@@ -121,6 +128,10 @@ func (a *App) takes(t target, f flagDef) bool {
 // formats are the values of --format that the target can print.
 func (t target) formats() []string {
 	switch {
+	case t.prints == "schema":
+		return valueFormats
+	case t.prints == "editable":
+		return formatsBut(output.CSV, output.Name, output.NDJSON)
 	case t.verb != "":
 		return formatsBut(output.CSV)
 	case t.view != nil && t.view.Renderer == "logs":
@@ -164,6 +175,11 @@ func (a *App) verbGroups(verb string) group {
 // checkFlags refuses flags that mean nothing at the address, with the command that was meant.
 func (a *App) checkFlags(cmd *cobra.Command, verb string, addr registry.Address) error {
 	t := targetOf(verb, addr)
+	for _, name := range []string{"schema", "editable"} {
+		if given, _ := cmd.Flags().GetBool(name); given && a.takes(t, *lookupFlag(name)) {
+			t.prints = name
+		}
+	}
 	var err error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if def := lookupFlag(f.Name); err == nil && def != nil && !a.takes(t, *def) {
@@ -185,6 +201,9 @@ func (a *App) misplaced(cmd *cobra.Command, t target, addr registry.Address, f f
 	item.View = nil
 	r := t.resource
 	switch g := f.Groups; {
+	case t.prints != "":
+		why := map[string]string{"schema": "prints a shape, as JSON or YAML, and sends nothing", "editable": "prints a whole file, as JSON or YAML, and writes nothing"}
+		return clierr.New(clierr.InvalidValue, "--%s %s, so --%s does not apply", t.prints, why[t.prints], f.Name).Hint(a.retry(cmd, t, addr))
 	case g&groupCSV != 0 && t.verb != "":
 		return refuse("prints a table, and a write has none").Hint("use --json, which prints the server's response")
 	case g&groupDryRun != 0:
@@ -335,7 +354,7 @@ func (a *App) classes(verb string, f flagDef) (names []string, all bool) {
 func (a *App) otherTakers(f flagDef) []string {
 	var names []string
 	for _, c := range a.others() {
-		if own := c.Flags().Lookup(f.Name); own != nil && own.Usage == f.Help {
+		if own := c.Flags().Lookup(f.Name); own != nil && tableFlag(own) != nil {
 			names = append(names, strings.TrimPrefix(c.CommandPath(), "abx "))
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"navix.sh/agentbox/cli/output"
 )
 
 // imageFile names the image that a build of abx was shipped in; absent elsewhere.
@@ -19,7 +21,7 @@ func (a *App) versionCommand() *cobra.Command {
 		RunE:        func(cmd *cobra.Command, _ []string) error { return a.printVersion(cmd) },
 		Annotations: map[string]string{annotationExamples: "abx version --json"},
 	}
-	addOutput(cmd, 0, valueFormats)
+	addOutput(cmd, groupCSV|groupFields, output.Formats)
 	return cmd
 }
 
@@ -33,7 +35,7 @@ func (a *App) printVersion(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if p.machine() {
+	if p.machine() || p.fields != nil {
 		document := map[string]any{
 			"version": Version, "specVersion": a.Index.SpecVersion, "os": runtime.GOOS, "arch": runtime.GOARCH,
 			"go": runtime.Version(), "agentContext": json.Number(itoa(agentContextVersion)),
@@ -41,7 +43,7 @@ func (a *App) printVersion(cmd *cobra.Command) error {
 		if image != "" {
 			document["image"] = image
 		}
-		return a.document(cmd.Context(), p, document)
+		return a.local(cmd.Context(), p, document, Version)
 	}
 	line := Version
 	if image != "" {

@@ -40,7 +40,9 @@ func (a *App) readView(cmd *cobra.Command, addr registry.Address, p printing) er
 		if err := s.require(cmd.Context(), api, featureLogFollow, "--follow"); err != nil {
 			return err
 		}
-		return a.missing(a.followLogs(cmd.Context(), api, addr, query, p), addr)
+		ctx, cancel := s.streamContext(cmd)
+		defer cancel()
+		return a.missing(a.followLogs(ctx, api, addr, query, p), addr)
 	}
 	if addr.View.Renderer == "docs" {
 		return a.printDocs(cmd.Context(), api, addr, p)
@@ -147,6 +149,10 @@ func (e logEntry) line() string {
 	return b.String() + text.Line(strings.TrimRight(e.Log, "\r\n")) + "\n"
 }
 
+var logHeading = []string{"timestamp", "container", "log"}
+
+func (e logEntry) cells() []string { return []string{e.Timestamp, e.Container, e.Log} }
+
 // printLogs prints what the containers of a sandbox wrote so far.
 func (a *App) printLogs(ctx context.Context, api *client.Client, addr registry.Address, query url.Values, p printing) error {
 	op := a.Index.Operation(addr.View.Operation)
@@ -174,9 +180,9 @@ func (a *App) printLogs(ctx context.Context, api *client.Client, addr registry.A
 	case p.query == nil && p.format == output.CSV:
 		var rows [][]string
 		for _, e := range snapshot.Entries {
-			rows = append(rows, []string{e.Timestamp, e.Container, e.Log})
+			rows = append(rows, e.cells())
 		}
-		return output.WriteCSV(a.Out, []string{"timestamp", "container", "log"}, rows)
+		return output.WriteCSV(a.Out, logHeading, rows)
 	case p.query == nil && p.format == output.NDJSON:
 		entries, _ := output.Lookup(value, "entries").([]any)
 		for _, e := range entries {
@@ -226,10 +232,19 @@ func (a *App) followLogs(ctx context.Context, api *client.Client, addr registry.
 	if err != nil {
 		return clierr.New(clierr.Internal, "%v", err)
 	}
+	asCSV := p.format == output.CSV && p.query == nil
+	if asCSV {
+		if err := output.WriteCSVRow(a.Out, logHeading); err != nil {
+			return err
+		}
+	}
 	return a.stream(ctx, api, path, query, func(data []byte) error {
 		var e logEntry
 		if err := json.Unmarshal(data, &e); err != nil {
 			return clierr.New(clierr.BadResponse, "a log line cannot be read: %v", err)
+		}
+		if asCSV {
+			return output.WriteCSVRow(a.Out, e.cells())
 		}
 		if p.machine() {
 			value, err := output.Decode(data)

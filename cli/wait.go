@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"navix.sh/agentbox/cli/client"
 	"navix.sh/agentbox/cli/clierr"
 	"navix.sh/agentbox/cli/output"
@@ -33,26 +35,72 @@ func (s *session) waitContext(ctx context.Context, wait bool) (context.Context, 
 	return context.WithTimeout(ctx, limit)
 }
 
+// streamContext bounds what goes on by itself, such as a watch, when the command line says how long. AGENTBOX_TIMEOUT stays the
+// limit of single requests: it is set once, for all commands.
+func (s *session) streamContext(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	if !cmd.Flags().Changed("timeout") {
+		return context.WithCancel(cmd.Context())
+	}
+	return context.WithTimeout(cmd.Context(), s.timeout)
+}
+
+// ended is the error of a stream whose context is done.
+func ended(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return clierr.New(clierr.Timeout, "the time that --timeout gives is over").Because(ctx.Err()).Hint("without --timeout it goes on until it is interrupted")
+	}
+	return clierr.New(clierr.Interrupted, "interrupted").Because(ctx.Err())
+}
+
 // deliver sends the request. With --wait it stays until a person has decided when the
 // write needs an approval, and then sends the very same bytes again, because the
 // approval is for those.
 func (a *App) deliver(ctx context.Context, s *session, api *client.Client, w *write, request client.Request) (*client.Response, error) {
 	answer, err := api.Do(ctx, request)
 	e := (*clierr.Error)(nil)
-	if !w.wait || !errors.As(err, &e) || e.Approval == nil || e.Approval.ID == "" {
-		return answer, err
+	if !errors.As(err, &e) || e.Approval == nil || e.Approval.ID == "" {
+		return answer, a.explain(err, w)
 	}
-	e.Approval.Print(a.Err)
+	if e.Approval.URL == "" {
+		e.Approval.URL = a.approvalPage(s, e.Approval.ID)
+	}
+	if !w.wait {
+		return nil, a.explain(err, w)
+	}
+	if !a.json {
+		e.Approval.Print(a.Err)
+		fmt.Fprintln(a.Err, "hint: "+decideHint(e.Approval))
+	}
 	if err := a.awaitDecision(ctx, api, e.Approval); err != nil {
-		return nil, err
+		waited := clierr.From(err)
+		if a.json { // as text it was printed when the wait began
+			waited.Approval = e.Approval
+		}
+		return nil, waited
 	}
-	return api.Do(ctx, request)
+	answer, err = api.Do(ctx, request)
+	return answer, a.explain(err, w)
 }
 
-// awaitDecision polls an approval until it is decided.
+// approvalPage is the console page of an approval; empty when there is none.
+func (a *App) approvalPage(s *session, id string) string {
+	addr, bad := a.Index.ParseAddress([]string{"approvals", id})
+	if bad != nil {
+		return ""
+	}
+	return s.page(addr)
+}
+
+func decideHint(approval *clierr.Approval) string {
+	return "a person decides with a key of their own: " + approval.Command()
+}
+
+// awaitDecision polls an approval until it is decided. Until then the write is held: nothing has happened.
 func (a *App) awaitDecision(ctx context.Context, api *client.Client, approval *clierr.Approval) error {
 	path := "/approvals/" + approval.ID
-	return a.poll(ctx, "approval "+approval.ID, func() (string, bool, error) {
+	held := waiting{what: "approval " + approval.ID, state: "the write is held and was not carried out", hints: []string{
+		decideHint(approval), "then run the same command again, or wait longer: --timeout 30m"}}
+	return a.poll(ctx, held, func() (string, bool, error) {
 		answer, err := api.Do(ctx, client.Request{Method: http.MethodGet, Path: path})
 		if err != nil {
 			return "", false, err
@@ -93,7 +141,8 @@ func (a *App) await(ctx context.Context, api *client.Client, w *write, answer *c
 		return nil // the answer was the effect
 	}
 	gone := w.verb == "delete"
-	return a.poll(ctx, at.String(), func() (string, bool, error) {
+	sent := waiting{what: at.String(), state: "the write was sent", hints: []string{"waiting longer: --timeout 30m"}}
+	return a.poll(ctx, sent, func() (string, bool, error) {
 		value, _, err := a.getItem(ctx, api, at)
 		var e *clierr.Error
 		if errors.As(err, &e) && e.Code == clierr.NotFound {
@@ -108,8 +157,8 @@ func (a *App) await(ctx context.Context, api *client.Client, w *write, answer *c
 	})
 }
 
-// settled reports whether an object has become what was asked for, and how far it is.
-// Kinds without a size are settled as soon as they can be read.
+// settled reports whether an object has become what was asked for, and how far it is. Kinds without a size are settled as
+// soon as they can be read; one with a size that does not say how it stands is not.
 func settled(r *registry.Resource, value any) (string, bool) {
 	prefix, desired := "status.", ""
 	switch r.Kind {
@@ -123,6 +172,11 @@ func settled(r *registry.Resource, value any) (string, bool) {
 	number := func(path string) int {
 		n, _ := strconv.Atoi(output.Plain(output.Lookup(value, path)))
 		return n
+	}
+	for _, path := range []string{desired, prefix + "idleReplicas"} {
+		if output.Lookup(value, path) == nil {
+			return "the server does not say " + path, false
+		}
 	}
 	want, idle, running := number(desired), number(prefix+"idleReplicas"), number(prefix+"runningReplicas")
 	busy := number(prefix+"startingReplicas") + number(prefix+"stoppingReplicas")
@@ -153,8 +207,14 @@ func rollingOut(value any) bool {
 	})
 }
 
+// waiting is what a poll is for, and what holds when it ends too early.
+type waiting struct {
+	what, state string
+	hints       []string // when time runs out
+}
+
 // poll looks again and again until look says that it is done, showing progress to a person.
-func (a *App) poll(ctx context.Context, what string, look func() (string, bool, error)) error {
+func (a *App) poll(ctx context.Context, w waiting, look func() (string, bool, error)) error {
 	progress := a.progress()
 	defer progress.stop()
 	last := ""
@@ -169,15 +229,14 @@ func (a *App) poll(ctx context.Context, what string, look func() (string, bool, 
 			}
 		} else {
 			last = state
-			progress.show(what + ": " + state)
+			progress.show(w.what + ": " + state)
 		}
 		if ctx.Err() == nil && a.Pause(ctx, pollEvery) == nil {
 			continue
 		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return clierr.New(clierr.Timeout, "the time ran out while waiting for %s; last seen: %s", what, last).Because(ctx.Err()).
-				Hint("the write was sent; waiting longer: --timeout 30m")
+			return clierr.New(clierr.Timeout, "the time ran out while waiting for %s; last seen: %s; %s", w.what, last, w.state).Because(ctx.Err()).Hint(w.hints...)
 		}
-		return clierr.New(clierr.Interrupted, "interrupted while waiting for %s; the write was sent", what).Because(ctx.Err())
+		return clierr.New(clierr.Interrupted, "interrupted while waiting for %s; %s", w.what, w.state).Because(ctx.Err())
 	}
 }

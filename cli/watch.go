@@ -25,7 +25,8 @@ import (
 // watchList prints the rows of a list and then every change to them until interrupted. When the stream ends it connects
 // again, and prints what has become different in between.
 func (a *App) watchList(cmd *cobra.Command, s *session, addr registry.Address, p printing, l listing, fields []field) error {
-	ctx := cmd.Context()
+	ctx, cancel := s.streamContext(cmd)
+	defer cancel()
 	api, err := s.listAPI(ctx, addr.Resource)
 	if err != nil {
 		return err
@@ -46,6 +47,12 @@ func (a *App) watchList(cmd *cobra.Command, s *session, addr registry.Address, p
 	for failures := 0; ; failures++ {
 		w.connected()
 		err := a.stream(ctx, api, path, query, func(data []byte) error { return w.event(ctx, data) })
+		if ctx.Err() != nil {
+			if w.began {
+				_ = w.begin() // what has come so far is still to be printed
+			}
+			return ended(ctx)
+		}
 		if err != nil && (!w.began || !passing(err)) {
 			return err
 		}
@@ -55,16 +62,16 @@ func (a *App) watchList(cmd *cobra.Command, s *session, addr registry.Address, p
 		if w.inStep {
 			failures, noted = 0, false
 		}
-		if !noted {
+		if !noted && !a.json {
 			noted = true
 			why := "the server ended the watch"
 			if err != nil {
 				why = err.Error()
 			}
-			a.note("%s; connecting again", text.Line(why))
+			a.note("%s; connecting again", why)
 		}
-		if err := a.Pause(ctx, reconnectPause(failures)); err != nil {
-			return clierr.New(clierr.Interrupted, "interrupted").Because(err)
+		if a.Pause(ctx, reconnectPause(failures)) != nil {
+			return ended(ctx)
 		}
 	}
 }
@@ -111,7 +118,7 @@ func (a *App) stream(ctx context.Context, api *client.Client, path string, query
 		}
 	}
 	if ctx.Err() != nil {
-		return clierr.New(clierr.Interrupted, "interrupted").Because(ctx.Err())
+		return ended(ctx)
 	}
 	return nil
 }
@@ -238,11 +245,7 @@ func (w *watcher) change(ctx context.Context, kind string, r row) error {
 	if w.p.query != nil || w.p.format == output.JSON || w.p.format == output.NDJSON || w.p.format == output.YAML {
 		value := r.value
 		if w.p.fields != nil {
-			picked := map[string]any{}
-			for _, f := range w.fields[1:] {
-				picked[f.id] = f.get(r)
-			}
-			value = picked
+			value = picked(w.fields[1:], r)
 		}
 		return w.app.event(ctx, w.p, map[string]any{"type": kind, "object": value})
 	}

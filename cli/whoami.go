@@ -20,7 +20,7 @@ func (a *App) whoamiCommand() *cobra.Command {
 		RunE:        func(cmd *cobra.Command, _ []string) error { return a.whoami(cmd) },
 		Annotations: map[string]string{annotationExamples: "abx whoami\nabx whoami --jq .mode # agent or unrestricted"},
 	}
-	addOutput(cmd, groupGlobal, valueFormats)
+	addOutput(cmd, groupGlobal|groupCSV|groupFields, formatsBut(output.Name)) // nothing addresses it
 	a.completeFlags(cmd)
 	return cmd
 }
@@ -29,6 +29,12 @@ func (a *App) whoami(cmd *cobra.Command) error {
 	p, err := a.printing(cmd)
 	if err != nil {
 		return err
+	}
+	schema := a.answerSchema("GetWhoAmI")
+	for _, f := range p.fields {
+		if !a.hasPath(schema, f) {
+			return unknownField(f, headingsOf(schema))
+		}
 	}
 	s, err := a.connect(cmd)
 	if err != nil {
@@ -47,8 +53,12 @@ func (a *App) whoami(cmd *cobra.Command) error {
 	if err != nil || output.Lookup(value, "role") == nil {
 		return clierr.New(clierr.BadResponse, "%s does not say who the key is", api.Base()).Hint("abx context show")
 	}
-	if p.machine() {
-		return a.document(cmd.Context(), p, value)
+	if p.machine() || p.fields != nil {
+		var fields []field
+		for _, f := range p.fields {
+			fields = append(fields, pathField(f))
+		}
+		return a.object(cmd.Context(), p, value, fields, "")
 	}
 	mode := output.Plain(output.Lookup(value, "mode"))
 	if mode == "agent" {

@@ -69,6 +69,7 @@ type write struct {
 	dryRun    bool
 	wait      bool
 	p         printing
+	fields    []field // of the answer, as --fields names them
 }
 
 // write runs a write: everything that needs no network is judged first.
@@ -89,13 +90,10 @@ func (a *App) write(cmd *cobra.Command, verb string, words []string) error {
 		return err
 	}
 	if schema, _ := cmd.Flags().GetBool("schema"); schema {
-		return a.printBodySchema(op)
+		return a.printBodySchema(cmd, op)
 	}
 	p, err := a.printing(cmd)
 	if err != nil {
-		return err
-	}
-	if err := checkEditable(cmd, p); err != nil {
 		return err
 	}
 	if editable, _ := cmd.Flags().GetBool("editable"); editable {
@@ -108,6 +106,9 @@ func (a *App) write(cmd *cobra.Command, verb string, words []string) error {
 	w.dryRun, _ = cmd.Flags().GetBool("dry-run")
 	w.wait, _ = cmd.Flags().GetBool("wait")
 	if err := a.prepare(cmd, w); err != nil {
+		return err
+	}
+	if w.fields, err = a.answerFields(w); err != nil {
 		return err
 	}
 	return a.send(cmd, w)
@@ -245,12 +246,15 @@ func (a *App) prepareBody(cmd *cobra.Command, w *write) error {
 		return err
 	}
 	w.file = path
-	if etag, ok := object[versionKey].(string); ok {
-		w.etag = etag
+	if w.etag, err = takeVersion(object); err != nil {
+		return err
 	}
-	delete(object, versionKey)
 	w.body = wrapObject(a.Index, w.op, object)
 	address := "abx " + w.verb + " " + quoteWords(w.addr.Words())
+	if kind, ok := w.body["kind"].(string); ok && w.body["apiVersion"] != nil {
+		return clierr.New(clierr.InvalidBody, "this is a Kubernetes object (%s), and `%s` takes a body of its own", kind, address).
+			Hint(address+" --schema", "kubectl apply -f "+quoteWords([]string{path})+" for who may write to the cluster itself")
+	}
 	if err := body.Validate(a.Index, w.op.Request.Schema, w.body); err != nil {
 		return clierr.From(err).Hint(address+" --help", address+" --schema")
 	}
@@ -259,6 +263,22 @@ func (a *App) prepareBody(cmd *cobra.Command, w *write) error {
 			Hint("a name cannot change: correct the address or the file")
 	}
 	return nil
+}
+
+// takeVersion takes the version that the file was read at out of it. A version that cannot be sent is refused: without it the
+// write would not be protected.
+func takeVersion(object map[string]any) (string, error) {
+	value, given := object[versionKey]
+	delete(object, versionKey)
+	if !given {
+		return "", nil
+	}
+	etag, isText := value.(string)
+	if !isText || etag == "" || strings.ContainsFunc(etag, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return "", clierr.New(clierr.InvalidBody, "%s is %s, which is no version that --editable wrote", versionKey, compact(value)).
+			Hint("leave it as it was read, or out to write without looking at what changed since")
+	}
+	return etag, nil
 }
 
 // wrapObject lets a write that takes a whole Kubernetes object as text also take the
@@ -344,7 +364,7 @@ func (a *App) send(cmd *cobra.Command, w *write) error {
 	}
 	answer, err := a.deliver(ctx, s, api, w, request)
 	if err != nil {
-		return a.explain(err, w)
+		return err
 	}
 	if w.dryRun {
 		return a.printDryRun(ctx, w, answer)
@@ -446,11 +466,17 @@ func (a *App) checkAgent(ctx context.Context, s *session, api *client.Client, w 
 
 // explain adds to a refusal what it means for this write.
 func (a *App) explain(err error, w *write) error {
+	if err == nil {
+		return nil
+	}
 	e := clierr.From(err)
 	words := quoteWords(w.addr.Words())
 	switch {
 	case e.Status == http.StatusPreconditionFailed || e.Code == clierr.Conflict && w.verb != "create" && w.etag != "":
 		e.Code, e.Exit = clierr.Conflict, clierr.ExitConflict
+		if e.Status == http.StatusPreconditionFailed {
+			e.Hints = nil // the server's advice is the same, without the command
+		}
 		if w.verb == "scale" {
 			return e.Hint("it changed at this moment; run the same command again")
 		}
@@ -460,6 +486,9 @@ func (a *App) explain(err error, w *write) error {
 	case e.Code == clierr.NotFound:
 		return a.missing(err, w.addr)
 	case e.Code == clierr.ApprovalRequired:
+		if e.Approval != nil && e.Approval.ID != "" && !strings.Contains(strings.Join(e.Hints, " "), e.Approval.Command()) {
+			e.Hint(decideHint(e.Approval))
+		}
 		return e.Hint("run the same command again after a person has approved it, or add --wait to wait for that")
 	case e.Code == clierr.Timeout && w.verb != "create" && slices.Contains([]string{"update", "delete", "scale"}, w.verb):
 		return e.Hint("it may have been done all the same: abx " + words)

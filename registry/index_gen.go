@@ -34,7 +34,6 @@ var index = Index{SpecVersion: "1.0.0", DocsBase: "https://scitix.github.io/Agen
 		{ID: "name", Path: "name", Type: "string", Describe: "Name of the env, also the template id that an E2B SDK passes."},
 		{ID: "namespace", Path: "namespace", Type: "string", Describe: "Namespace that its Pods run in."},
 		{ID: "template", Path: "spec.templateRef.name", Type: "string", Describe: "Name of a template, see `abx templates`."},
-		{ID: "templateVersion", Path: "spec.templateRef.version", Type: "string", Describe: "A label of the template, kept for reading; it selects nothing."},
 		{ID: "mode", Path: "spec.mode", Type: "string", Describe: "How sandboxes come to be."},
 		{ID: "team", Path: "team", Type: "string", Describe: "Team that owns it."},
 		{ID: "user", Path: "user", Type: "string", Describe: "User that owns it."},
@@ -190,7 +189,7 @@ var index = Index{SpecVersion: "1.0.0", DocsBase: "https://scitix.github.io/Agen
 		{ID: "metadata", Path: "metadata", Type: "map", Describe: "What the claim attached to it."},
 		{ID: "containerImages", Path: "containerImages", Type: "map", Describe: "Image of each container."},
 	}, Views: []View{
-		{Name: "logs", Operation: "GetSandboxLogs", Renderer: "logs", Describe: "What its containers wrote.", Options: []Option{
+		{Name: "logs", Operation: "GetSandboxLogs", Renderer: "logs", Describe: "What its containers wrote, while it runs.", Until: "terminatedAt", Options: []Option{
 			{Flag: "container", Param: "container"},
 			{Flag: "tail", Param: "lines"},
 			{Flag: "source", Param: "source"},
@@ -199,7 +198,7 @@ var index = Index{SpecVersion: "1.0.0", DocsBase: "https://scitix.github.io/Agen
 	}, Examples: []Example{
 		{Command: "abx sandboxes --filter status=Running", Describe: "what runs now"},
 		{Command: "abx sandboxes i1ko0m7f2q9h4c8d0b5n6p3t7u", Describe: "one sandbox"},
-		{Command: "abx sandboxes i1ko0m7f2q9h4c8d0b5n6p3t7u logs --tail 50", Describe: "what it wrote"},
+		{Command: "abx sandboxes i1ko0m7f2q9h4c8d0b5n6p3t7u logs --tail 50", Describe: "what it wrote, while it runs"},
 	}},
 	{Plural: "templates", Kind: "template", Summary: "Templates: what a sandbox is made of.", Note: "Administrators write templates as admin-templates.", Console: "templates", Docs: "concepts/templates", List: &List{Operation: "ListSandboxTemplates", Rows: "items", Total: "total", Paged: true, MaxLimit: 1000, Watch: true, ID: "name"}, Item: &Item{Operation: "GetSandboxTemplate", Unwrap: "template"}, Columns: []Column{
 		{ID: "name", Path: "name", Type: "string", Describe: "Name of the template."},
@@ -2014,7 +2013,7 @@ var index = Index{SpecVersion: "1.0.0", DocsBase: "https://scitix.github.io/Agen
 		{Name: "autoUpdate", Schema: Schema{Type: "boolean", Describe: "False keeps the pool on the revision that it has.", Default: "true"}},
 		{Name: "maxUnavailable", Schema: Schema{Type: "oneOf", Describe: "How many idle Pods may be replaced at a time: a count, or a percentage of the size, rounded down and at least one.", Default: `"20%"`, OneOf: []Schema{
 			{Type: "integer", Limits: &Limits{Min: &indexFloats[72]}},
-			{Type: "string", Pattern: "^[0-9]{1,3}%$"},
+			{Type: "string", Pattern: "^(100|[1-9]?[0-9])%$"},
 		}}},
 	}},
 	{Name: "UpsertSandboxEnvRequest", Type: "object", Describe: "The part of an env that a person decides.", Closed: true, Fields: []Field{

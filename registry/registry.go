@@ -153,6 +153,7 @@ type View struct {
 	Renderer  string // logs, docs or console
 	Field     string // the property that a docs view prints, below Item.Unwrap
 	Describe  string
+	Until     string // the property that an object has once the view is no longer served for it
 	// Options maps command-line flags to query parameters of the operation.
 	Options []Option
 }

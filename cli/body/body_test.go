@@ -1,6 +1,7 @@
 package body
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,10 +94,20 @@ func TestLoad(t *testing.T) {
 		"a: 1\na: 2":    "already set",
 		"a: 1\n---\nb":  "several YAML documents",
 		`{"a":1} {}`:    "more follows",
+		`{"a":1,"a":2}`: "has a twice",
+		`{"a":[{"b":{}},{"b":{"c":1,"d":[],"c":null}}]}`: "has a[1].b.c twice",
 	} {
 		_, err := Load("-", strings.NewReader(in))
 		if e := clierr.From(err); err == nil || e.Code != clierr.InvalidBody || !strings.Contains(e.Message, says) {
 			t.Errorf("Load(%q) = %v, want %q", in, err, says)
+		}
+	}
+	for in, want := range map[string]string{
+		`{"a":1e3}`: "1000", `{"a":3.0}`: "3", `{"a":-2.50E1}`: "-25", `{"a":1.5}`: "1.5", `{"a":1e-2}`: "1e-2",
+		`{"a":1e999999999}`: "1e999999999", `{"a":0.99999999999999999999999999999999999999999}`: "0.99999999999999999999999999999999999999999",
+	} {
+		if got, err := Load("-", strings.NewReader(in)); err != nil || got["a"] != json.Number(want) {
+			t.Errorf("Load(%s) = %v, %v", in, got, err)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "b.yaml")

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"os"
 	"strings"
 
@@ -60,6 +61,7 @@ func parse(name string, data []byte) (map[string]any, error) {
 	if err != nil {
 		return nil, fail(name, "%v", err).Because(err)
 	}
+	value = plainNumbers(value)
 	object, ok := value.(map[string]any)
 	if !ok {
 		return nil, fail(name, "holds %s and not an object", kindOf(value))
@@ -81,7 +83,67 @@ func decodeJSON(data []byte) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("is not JSON: %w", err)
 	}
-	return value, nil
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	return value, repeatedKey(d, "")
+}
+
+// repeatedKey refuses an object with a key twice, of which a decoder silently keeps the last. d stands before a valid value.
+func repeatedKey(d *json.Decoder, path string) error {
+	token, err := d.Token()
+	if err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for i := 0; (token == json.Delim('{') || token == json.Delim('[')) && d.More(); i++ {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if token == json.Delim('{') {
+			key, err := d.Token()
+			if err != nil {
+				return err
+			}
+			at = join(path, fmt.Sprint(key))
+			if seen[at] {
+				return fmt.Errorf("has %s twice; keep one of them", at)
+			}
+			seen[at] = true
+		}
+		if err := repeatedKey(d, at); err != nil {
+			return err
+		}
+	}
+	if token == json.Delim('{') || token == json.Delim('[') {
+		_, err = d.Token() // the closing one
+	}
+	return err
+}
+
+// plainNumbers writes whole numbers in digits: 1e3 and 3.0 are integers in JSON, and servers refuse them as such.
+func plainNumbers(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, x := range v {
+			v[key] = plainNumbers(x)
+		}
+	case []any:
+		for i, x := range v {
+			v[i] = plainNumbers(x)
+		}
+	case json.Number:
+		return plainNumber(v)
+	}
+	return value
+}
+
+func plainNumber(n json.Number) json.Number {
+	_, exponent, _ := strings.Cut(strings.ToLower(n.String()), "e")
+	if !strings.ContainsAny(n.String(), ".eE") || len(n) > 64 || len(strings.TrimLeft(exponent, "+-0")) > 2 {
+		return n // written in digits already, or out of every range
+	}
+	if exact, ok := new(big.Rat).SetString(n.String()); ok && exact.IsInt() {
+		return json.Number(exact.Num().String())
+	}
+	return n
 }
 
 func decodeYAML(data []byte) (any, error) {

@@ -120,14 +120,32 @@ func (a *Approval) Print(w io.Writer) {
 	}
 }
 
+// Command is the command line with which a person lets the write through.
+func (a *Approval) Command() string {
+	if a.ID == "" {
+		return ""
+	}
+	return "abx approve approvals " + a.ID
+}
+
 func (e *Error) jsonLine() []byte {
+	return jsonLine(struct {
+		Error *Error `json:"error"`
+	}{e})
+}
+
+// PrintNotes writes what a command that was done had to say besides its result, as one JSON object.
+func PrintNotes(w io.Writer, notes []string) {
+	_, _ = w.Write(jsonLine(struct {
+		Notes []string `json:"notes"`
+	}{notes}))
+}
+
+func jsonLine(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	// Encoding plain strings and ints into memory cannot fail.
-	_ = enc.Encode(struct {
-		Error *Error `json:"error"`
-	}{e})
+	_ = enc.Encode(v) // plain strings and ints into memory: it cannot fail
 	return escapeControls(b.Bytes())
 }
 

@@ -37,8 +37,24 @@ func TestPath(t *testing.T) {
 		{"", "/h", "/h/.config/abx/config.json"},
 		{"relative", "/h", "/h/.config/abx/config.json"},
 	} {
-		if got, err := Path(env("XDG_CONFIG_HOME", c.xdg, "HOME", c.home)); err != nil || got != c.want {
-			t.Errorf("Path(%q, %q) = %q, %v", c.xdg, c.home, got, err)
+		if got := Path(env("XDG_CONFIG_HOME", c.xdg, "HOME", c.home)); got != c.want {
+			t.Errorf("Path(%q, %q) = %q", c.xdg, c.home, got)
+		}
+	}
+}
+
+// TestNoHome reads nothing and writes nothing where there is no home directory.
+func TestNoHome(t *testing.T) {
+	t.Setenv("HOME", "")
+	if got := Path(env()); got != "" {
+		t.Fatalf("Path() = %q", got)
+	}
+	for _, path := range []string{"", "/dev/null/.config/abx/config.json"} {
+		if f, err := Load(path); err != nil || len(f.Contexts) > 0 {
+			t.Errorf("Load(%q) = %v, %v", path, f, err)
+		}
+		if err := Edit(path, func(*File) error { return nil }); clierr.From(err).Code != clierr.InvalidConfig {
+			t.Errorf("Edit(%q) = %v", path, err)
 		}
 	}
 }
@@ -144,6 +160,7 @@ func TestResolve(t *testing.T) {
 		"a": {Endpoint: "https://a", Cluster: "c-a", Credential: saved},
 		"b": {ClusterAPI: "https://b", APIKey: "old-key"},
 	}}
+	direct := &File{Current: "d", Contexts: map[string]Context{"d": {ClusterAPI: "https://evil", Cluster: "c-d", AuthScheme: "api-key"}}}
 	type flags = map[string]string
 	for _, c := range []struct {
 		name     string
@@ -163,8 +180,20 @@ func TestResolve(t *testing.T) {
 			env: env("AGENTBOX_ENDPOINT", "https://evil", "AGENTBOX_CLUSTER_API", "https://evil", "AGENTBOX_API_KEY", "k"), address: "https://a", cluster: "c-a", saved: true},
 		{name: "context by variable", file: two, env: env("AGENTBOX_CONTEXT", "b"), address: "https://b", key: "old-key"},
 		{name: "unknown context", file: two, flags: flags{"context": "c"}, env: env(), code: clierr.UnknownContext},
-		{name: "address from elsewhere gets no saved key", file: two, env: env("AGENTBOX_ENDPOINT", "https://evil"), address: "https://evil", cluster: "c-a", withheld: true},
-		{name: "nor does one from a flag", file: two, flags: flags{"endpoint": "https://evil"}, env: env(), address: "https://evil", cluster: "c-a", withheld: true},
+		{name: "address from elsewhere gets no saved key", file: two, env: env("AGENTBOX_ENDPOINT", "https://evil"), address: "https://evil", withheld: true},
+		{name: "nor does one from a flag", file: two, flags: flags{"endpoint": "https://evil"}, env: env(), address: "https://evil", withheld: true},
+		{name: "an endpoint of the environment beats a context's cluster API", file: direct,
+			env: env("AGENTBOX_ENDPOINT", "https://e", "AGENTBOX_API_KEY", "k"), address: "https://e", key: "k"},
+		{name: "an endpoint flag beats a context's cluster API", file: direct, flags: flags{"endpoint": "https://e", "api-key": "f"},
+			env: env(), address: "https://e", key: "f"},
+		{name: "a cluster API of the environment beats a context's endpoint", file: two, env: env("AGENTBOX_CLUSTER_API", "https://e"),
+			address: "https://e", withheld: true},
+		{name: "within one level the cluster API is meant", file: two, env: env("AGENTBOX_CLUSTER_API", "https://c", "AGENTBOX_ENDPOINT", "https://e"),
+			address: "https://c", withheld: true},
+		{name: "a form set to nothing", file: two, flags: flags{"cluster-api": ""}, env: env("AGENTBOX_CLUSTER_API", "https://c"),
+			address: "https://a", cluster: "c-a", saved: true},
+		{name: "a cluster given with the address", file: two, env: env("AGENTBOX_ENDPOINT", "https://e", "AGENTBOX_CLUSTER", "x"),
+			address: "https://e", cluster: "x", withheld: true},
 		{name: "same address, written differently", file: two, env: env("AGENTBOX_ENDPOINT", "https://A:443/"), address: "https://a", cluster: "c-a", saved: true},
 		{name: "key from the environment", file: two, env: env("AGENTBOX_API_KEY", "k"), address: "https://a", cluster: "c-a", key: "k"},
 		{name: "flag beats the environment", file: two, flags: flags{"api-key": "f", "cluster": ""}, env: env("AGENTBOX_API_KEY", "k", "AGENTBOX_CLUSTER", "x"), address: "https://a", key: "f"},

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/rogpeppe/go-internal/lockedfile"
 
@@ -36,6 +37,8 @@ type Context struct {
 type Credential struct {
 	Store   string `json:"store"` // keyring or file
 	Address string `json:"address"`
+	// ID is new at every saving: it tells a key from the one that was there before, and nothing about either.
+	ID string `json:"id,omitempty"`
 }
 
 // Address returns the normalised address that the context's key belongs to.
@@ -57,30 +60,35 @@ type File struct {
 	extra map[string]json.RawMessage
 }
 
-// Path returns where the configuration is: $XDG_CONFIG_HOME/abx/config.json, or
-// the same below ~/.config.
-func Path(getenv func(string) string) (string, error) {
+// noHome is why there is no place for the configuration.
+const noHome = "there is no home directory to keep the configuration in"
+
+// Path returns where the configuration is: $XDG_CONFIG_HOME/abx/config.json, or the same below ~/.config. It is empty when
+// there is no home directory: then nothing is saved, and the environment can still say everything.
+func Path(getenv func(string) string) string {
 	dir := getenv("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(dir) { // the XDG specification: a relative value is ignored
 		home := getenv("HOME")
 		if home == "" {
 			var err error
 			if home, err = os.UserHomeDir(); err != nil {
-				return "", clierr.New(clierr.InvalidConfig, "there is no home directory to keep the configuration in").
-					Hint("set HOME or XDG_CONFIG_HOME").Because(err)
+				return ""
 			}
 		}
 		dir = filepath.Join(home, ".config")
 	}
-	return filepath.Join(dir, "abx", "config.json"), nil
+	return filepath.Join(dir, "abx", "config.json")
 }
 
 // Load reads the file at path. One that does not exist is empty; one that cannot
 // be understood is an error and is never written over.
 func Load(path string) (*File, error) {
 	f := &File{Path: path, Contexts: map[string]Context{}}
+	if path == "" {
+		return f, nil
+	}
 	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // a home such as /dev/null holds nothing
 		return f, nil
 	}
 	if err != nil {
@@ -187,6 +195,9 @@ func merge(known any, extra map[string]json.RawMessage) ([]byte, error) {
 // a lock, so that two commands at once lose nothing. An error of change leaves the
 // file as it was.
 func Edit(path string, change func(*File) error) error {
+	if path == "" {
+		return clierr.New(clierr.InvalidConfig, "%s", noHome).Hint("set HOME or XDG_CONFIG_HOME")
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return clierr.New(clierr.InvalidConfig, "the configuration directory cannot be made: %v", err).Because(err)
 	}

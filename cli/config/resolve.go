@@ -56,15 +56,15 @@ var List = []Setting{
 	{"cluster", "AGENTBOX_CLUSTER", "which cluster behind the console"},
 	{"auth-scheme", "AGENTBOX_AUTH_SCHEME", "header that carries the key, instead of the one that follows from the address"},
 	{"ca-file", "AGENTBOX_CA_FILE", "PEM file of certificate authorities, in addition to the system's"},
-	{"timeout", "AGENTBOX_TIMEOUT", "longest time for one request, e.g. 30s; with --wait for the whole wait"},
+	{"timeout", "AGENTBOX_TIMEOUT", "longest time for one request, e.g. 30s; with --wait, --watch or --follow for all of it"},
 }
 
 // AuthSchemes are the values of auth-scheme.
 var AuthSchemes = []string{"api-key", "bearer"}
 
-// Resolve decides every setting: a flag, then the environment, then the context.
-// A context named by --context stands above the environment, because it was asked
-// for by name. The key of a context holds only for the address it was saved for.
+// Resolve decides every setting: a flag, then the environment, then the context. A context named by --context stands above
+// the environment, because it was asked for by name. What a context holds (its key, cluster, header and authorities) was
+// saved for its address and holds for no other.
 func Resolve(f *File, flags map[string]string, getenv func(string) string) (Settings, error) {
 	var s Settings
 	ctx, err := choose(f, flags, getenv, &s)
@@ -72,6 +72,11 @@ func Resolve(f *File, flags map[string]string, getenv func(string) string) (Sett
 		return s, err
 	}
 	_, named := flags["context"]
+	s.decideAddress(ctx, flags, getenv)
+	held := ctx
+	if saved := ctx.Address(); saved != "" && saved != s.Address() {
+		held = Context{}
+	}
 	pick := func(setting, saved string) Value {
 		env := List[slices.IndexFunc(List, func(x Setting) bool { return x.Flag == setting })].Env
 		fromContext := Value{saved, contextSource(s.Context.Value)}
@@ -89,23 +94,9 @@ func Resolve(f *File, flags map[string]string, getenv func(string) string) (Sett
 		}
 		return Value{}
 	}
-	s.Endpoint = pick("endpoint", ctx.Endpoint)
-	s.ClusterAPI = pick("cluster-api", ctx.ClusterAPI)
-	if named && ctx.Address() != "" {
-		// The address of the named context is one decision: the environment must not add the other half of it.
-		if _, ok := flags["cluster-api"]; !ok && ctx.ClusterAPI == "" {
-			s.ClusterAPI = Value{}
-		}
-	}
-	if _, ok := flags["endpoint"]; ok {
-		// An address given on the command line is the one meant, whatever else is set.
-		if _, both := flags["cluster-api"]; !both {
-			s.ClusterAPI = Value{}
-		}
-	}
-	s.Cluster = pick("cluster", ctx.Cluster)
-	s.AuthScheme = pick("auth-scheme", ctx.AuthScheme)
-	s.CAFile = pick("ca-file", ctx.CAFile)
+	s.Cluster = pick("cluster", held.Cluster)
+	s.AuthScheme = pick("auth-scheme", held.AuthScheme)
+	s.CAFile = pick("ca-file", held.CAFile)
 	s.Timeout = pick("timeout", "")
 	s.APIKey = pick("api-key", "")
 	if s.AuthScheme.Value != "" && !slices.Contains(AuthSchemes, s.AuthScheme.Value) {
@@ -121,6 +112,35 @@ func Resolve(f *File, flags map[string]string, getenv func(string) string) (Sett
 	}
 	bindKey(&s, ctx, named)
 	return s, nil
+}
+
+// decideAddress decides where requests go: the flags, then a context named by --context, then the environment, then the
+// context. An endpoint and a cluster's API are two forms of one address: the first level that names either of them decides,
+// and within it the cluster's API outranks the endpoint. A form that a flag sets to nothing is taken from no level.
+func (s *Settings) decideAddress(ctx Context, flags map[string]string, getenv func(string) string) {
+	type level struct{ endpoint, clusterAPI Value }
+	given := level{Value{flags["endpoint"], "flag --endpoint"}, Value{flags["cluster-api"], "flag --cluster-api"}}
+	environment := level{Value{getenv("AGENTBOX_ENDPOINT"), "environment AGENTBOX_ENDPOINT"},
+		Value{getenv("AGENTBOX_CLUSTER_API"), "environment AGENTBOX_CLUSTER_API"}}
+	source := contextSource(s.Context.Value)
+	saved := level{Value{ctx.Endpoint, source}, Value{ctx.ClusterAPI, source}}
+	levels := []level{given, environment, saved}
+	if _, named := flags["context"]; named {
+		levels = []level{given, saved, environment}
+	}
+	_, endpointGiven := flags["endpoint"]
+	_, clusterAPIGiven := flags["cluster-api"]
+	for i, l := range levels {
+		below := i > 0
+		switch {
+		case l.clusterAPI.Value != "" && !(below && clusterAPIGiven):
+			s.ClusterAPI = l.clusterAPI
+			return
+		case l.endpoint.Value != "" && !(below && endpointGiven):
+			s.Endpoint = l.endpoint
+			return
+		}
+	}
 }
 
 // bindKey takes the context's key into use when the address is the one it was saved for.
@@ -143,6 +163,14 @@ func bindKey(s *Settings, ctx Context, named bool) {
 	}
 	s.APIKey = Value{ctx.APIKey, contextSource(s.Context.Value)}
 	s.Saved = ctx.Credential
+}
+
+// FromContext names the context that v was saved with, as contextSource does; empty when it came from elsewhere.
+func (s Settings) FromContext(v Value) string {
+	if v.Value != "" && v.Source == contextSource(s.Context.Value) {
+		return v.Source
+	}
+	return ""
 }
 
 func contextSource(name string) string {
@@ -196,5 +224,12 @@ func (s Settings) Require(path string) error {
 	return clierr.New(clierr.NotConfigured, "no deployment is configured").
 		Hint("abx context set <name> --endpoint URL --api-key-stdin < KEYFILE",
 			"or set AGENTBOX_ENDPOINT and AGENTBOX_API_KEY, or pass --endpoint",
-			"contexts are kept in "+path)
+			contextsKept(path))
+}
+
+func contextsKept(path string) string {
+	if path == "" {
+		return noHome + "; to save contexts, set HOME or XDG_CONFIG_HOME"
+	}
+	return "contexts are kept in " + path
 }

@@ -5,6 +5,7 @@ package credential
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -93,7 +94,7 @@ func (s *Store) Save(ctx context.Context, name, address, key string) (*config.Cr
 	if s.Mode != "file" {
 		err := s.saveKeyring(ctx, account(name, address), key)
 		if err == nil {
-			return &config.Credential{Store: InKeyring, Address: address}, nil
+			return &config.Credential{Store: InKeyring, Address: address, ID: rand.Text()}, nil
 		}
 		// Only a keyring that is not there may be replaced by a file; one that failed may not, silently.
 		if s.Mode == "os" || !errors.Is(err, errNoKeyring) {
@@ -104,7 +105,7 @@ func (s *Store) Save(ctx context.Context, name, address, key string) (*config.Cr
 	if err := s.saveFile(name, address, key); err != nil {
 		return nil, clierr.New(clierr.InvalidConfig, "the key could not be kept in %s: %v", s.Path, err).Because(err)
 	}
-	return &config.Credential{Store: InFile, Address: address}, nil
+	return &config.Credential{Store: InFile, Address: address, ID: rand.Text()}, nil
 }
 
 // Load returns the key that was saved for the context and c.Address.

@@ -31,7 +31,8 @@ func write(dir string) error {
 	if err := os.MkdirAll(filepath.Join(dir, "man"), 0o755); err != nil {
 		return err
 	}
-	index := []string{"# Command reference", "", "Written by `go generate ./cli` from the same source as `--help`.", ""}
+	index := []string{"# Command reference", "", "Written by `go generate ./cli` from the same source as `--help`. `man/` has the same pages for `man`:",
+		"`man docs/reference/man/abx.1`.", ""}
 	for _, p := range pages {
 		index = append(index, "- ["+p.Name+"]("+p.Name+".md)")
 		if err := os.WriteFile(filepath.Join(dir, p.Name+".md"), []byte(p.Markdown), 0o644); err != nil {

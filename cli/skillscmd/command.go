@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,7 +31,7 @@ func New(o Options) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			verbs := []string{"install", "list", "show"}
 			if len(args) == 0 {
-				return clierr.New(clierr.UnknownCommand, "abx skills wants a word after it").Choices(verbs, "list").Hint("abx skills list")
+				return clierr.New(clierr.MissingValue, "abx skills needs a command after it").Choices(verbs, "").Hint("abx skills list")
 			}
 			return clierr.New(clierr.UnknownCommand, "abx skills has no %q", args[0]).Choices(verbs, "").Hint("abx skills list")
 		},
@@ -46,7 +47,7 @@ type listed struct {
 
 func list(o Options) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "Names, and when to read which", Example: "  abx skills list --json", Args: words(0, "abx skills list"),
+		Use: "list", Short: "Names, and when to read which", Example: "  abx skills list --json", Args: noWords,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			items := []listed{}
 			for _, s := range skills.All() {
@@ -65,7 +66,13 @@ func list(o Options) *cobra.Command {
 
 func show(o Options) *cobra.Command {
 	return &cobra.Command{
-		Use: "show NAME", Short: "Print one skill", Example: "  abx skills show abx-common", Args: words(1, "abx skills show "+skills.Common),
+		Use: "show NAME", Short: "Print one skill", Example: "  abx skills show abx-common", Args: oneName,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return slices.DeleteFunc(names(), func(n string) bool { return !strings.HasPrefix(n, prefix) }), cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, ok := skills.Find(args[0])
 			if !ok {
@@ -83,7 +90,7 @@ func install(o Options) *cobra.Command {
 	var dir, host string
 	cmd := &cobra.Command{
 		Use: "install", Short: "Write the skills where an agent reads them", Example: "  abx skills install --for claude-code",
-		Args: words(0, "abx skills install --dir DIR"),
+		Args: noWords,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			target, err := targetDir(o.Getenv, dir, host)
 			if err != nil {
@@ -104,13 +111,25 @@ func install(o Options) *cobra.Command {
 	return cmd
 }
 
-func words(n int, example string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) == n {
-			return nil
-		}
-		return clierr.New(clierr.UnknownCommand, "want %d words after the command, got %d", n, len(args)).Hint(example)
+func noWords(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
 	}
+	return tooMany(cmd, args[0])
+}
+
+func oneName(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return clierr.New(clierr.MissingValue, "abx skills show needs the name of a skill").Choices(names(), "").Hint("abx skills show " + skills.Common)
+	case len(args) > 1:
+		return tooMany(cmd, args[1])
+	}
+	return nil
+}
+
+func tooMany(cmd *cobra.Command, word string) error {
+	return clierr.New("TOO_MANY_WORDS", "abx skills %s has no use for %q", cmd.Name(), word).Hint("abx skills " + cmd.Name() + " --help")
 }
 
 func names() []string {

@@ -75,11 +75,14 @@ func TestRefusals(t *testing.T) {
 		code string
 	}{
 		{[]string{"show", "observe"}, clierr.InvalidValue},
-		{[]string{"show"}, clierr.UnknownCommand},
+		{[]string{"show"}, clierr.MissingValue},
+		{[]string{"show", "abx-common", "abx-observe"}, "TOO_MANY_WORDS"},
+		{[]string{"list", "abx-common"}, "TOO_MANY_WORDS"},
+		{[]string{"install", "abx-common"}, "TOO_MANY_WORDS"},
 		{[]string{"install", "--for", "vim"}, clierr.InvalidValue},
 		{[]string{"install", "--for", "codex", "--dir", "x"}, clierr.InvalidValue},
 		{[]string{"remove"}, clierr.UnknownCommand},
-		{nil, clierr.UnknownCommand},
+		{nil, clierr.MissingValue},
 	} {
 		_, err := run(t, false, t.TempDir(), c.args...)
 		wantCode(t, err, c.code)

@@ -37,6 +37,10 @@ func New(o CommandOptions) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// First: a build from source needs neither an address nor a key to be told that it has no release.
+			if err := r.check(); err != nil {
+				return err
+			}
 			var transport http.RoundTripper
 			if o.Transport != nil {
 				t, err := o.Transport()
@@ -58,14 +62,14 @@ func New(o CommandOptions) *cobra.Command {
 				return err
 			}
 			return o.Print(cmd, result, func(out io.Writer) error {
-				Print(out, result, r.Check)
+				Print(out, result, r)
 				return nil
 			})
 		},
 	}
 	f := cmd.Flags()
 	f.BoolVar(&r.Check, "check", false, "only say whether a newer release is there")
-	f.StringVar(&r.Version, "version", "", "install this `release` instead of the latest")
+	f.StringVar(&r.Version, "version", "", "install this `release` instead of the latest, for instance v1.2.3")
 	f.BoolVar(&r.Reinstall, "force", false, "install even when the version is the same")
 	f.BoolVar(&r.AllowDowngrade, "allow-downgrade", false, "accept a release older than this abx")
 	return cmd

@@ -50,7 +50,7 @@ type seen struct {
 // silent and counts: a machine without network pays once a day. It reads the release's VERSION and nothing else: what an
 // upgrade installs is verified by the upgrade.
 func Notice(ctx context.Context, o NoticeOptions) {
-	if !o.Terminal || o.JSON || o.Getenv("CI") != "" || o.Getenv("AGBX_NO_UPDATE_NOTICE") != "" || !semver.IsValid(o.Current) {
+	if !o.Terminal || o.JSON || o.Getenv("CI") != "" || o.Getenv("AGBX_NO_UPDATE_NOTICE") != "" || !isRelease(o.Current) {
 		return
 	}
 	path := noticeFile(o.Getenv)

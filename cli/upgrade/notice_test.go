@@ -73,6 +73,7 @@ func TestNoNotice(t *testing.T) {
 		"in CI":                {func(p *person) { p.env["CI"] = "true" }, 0},
 		"turned off":           {func(p *person) { p.env["AGBX_NO_UPDATE_NOTICE"] = "1" }, 0},
 		"a build from source":  {func(p *person) { p.options.Current = "dev" }, 0},
+		"one after a tag":      {func(p *person) { p.options.Current = "v1.2.0-4-g98732e0" }, 0},
 		"nowhere to remember":  {func(p *person) { p.env = nil }, 0},
 		"cache cannot be made": {func(p *person) { p.env["XDG_CACHE_HOME"] = p.f.key }, 0},
 		"this is the latest":   {func(p *person) { p.options.Current = "v1.3.0" }, 1},

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"strings"
@@ -47,35 +48,55 @@ func NewSource(getenv func(string) string, transport http.RoundTripper) (Source,
 		return Source{}, clierr.New(clierr.NotConfigured, "this abx does not know where releases are served").
 			Hint("name the address: AGBX_CLI_BASE=https://… abx upgrade")
 	}
-	encoded := []byte(nil)
-	if path := getenv("AGBX_CLI_PUBLIC_KEY"); path != "" {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			return Source{}, clierr.New(clierr.InvalidValue, "AGBX_CLI_PUBLIC_KEY: %v", err).Because(err)
-		}
-		encoded = raw
-	} else if PublicKey != "" {
-		raw, err := base64.StdEncoding.DecodeString(PublicKey)
-		if err != nil {
-			return Source{}, clierr.New(clierr.Internal, "the built-in release key is damaged").Because(err)
-		}
-		encoded = raw
-	}
-	if len(encoded) == 0 {
-		return Source{}, clierr.New(clierr.NotConfigured, "this abx carries no release key, so nothing it downloads could be verified").
-			Hint("name the key's PEM file: AGBX_CLI_PUBLIC_KEY=release.pem abx upgrade", "or install a release with its own install.sh")
-	}
-	key, err := parseKey(encoded)
+	key, err := releaseKey(getenv("AGBX_CLI_PUBLIC_KEY"))
 	if err != nil {
-		return Source{}, clierr.New(clierr.InvalidValue, "the release key: %v", err).Because(err)
+		return Source{}, err
 	}
 	return Source{base: strings.TrimRight(base, "/"), key: key, http: &http.Client{Transport: transport, Timeout: requestTimeout}}, nil
+}
+
+// releaseKey reads the key from the PEM file at path, or the one that is built in when path is empty.
+func releaseKey(path string) (*ecdsa.PublicKey, error) {
+	if path != "" {
+		wrong := func(err error) error {
+			return clierr.New(clierr.InvalidValue, "AGBX_CLI_PUBLIC_KEY=%s: %v", path, err).Because(err).
+				Hint("it names the PEM file of the release's public key, which begins with -----BEGIN PUBLIC KEY-----",
+					"without it abx takes the key that its release carries")
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			var at *fs.PathError
+			if errors.As(err, &at) {
+				err = at.Err // the message names the file already
+			}
+			return nil, wrong(err)
+		}
+		key, err := parseKey(raw)
+		if err != nil {
+			return nil, wrong(err)
+		}
+		return key, nil
+	}
+	if PublicKey == "" {
+		return nil, clierr.New(clierr.NotConfigured, "this abx carries no release key, so nothing it downloads could be verified").
+			Hint("name the key's PEM file: AGBX_CLI_PUBLIC_KEY=release.pem abx upgrade", "or install a release with its own install.sh")
+	}
+	raw, err := base64.StdEncoding.DecodeString(PublicKey)
+	var key *ecdsa.PublicKey
+	if err == nil {
+		key, err = parseKey(raw)
+	}
+	if err != nil {
+		return nil, clierr.New(clierr.Internal, "the built-in release key is damaged: %v", err).Because(err).
+			Hint("install a release with its own install.sh")
+	}
+	return key, nil
 }
 
 func parseKey(raw []byte) (*ecdsa.PublicKey, error) {
 	block, _ := pem.Decode(raw)
 	if block == nil {
-		return nil, errors.New("no PEM block")
+		return nil, errors.New("it holds no PEM block")
 	}
 	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {
@@ -107,6 +128,11 @@ func (s Source) open(ctx context.Context, version string) (*release, error) {
 		return nil, err
 	}
 	signature, err := s.get(ctx, r.base+"/SHA256SUMS.sig")
+	if err != nil && clierr.From(err).Code == clierr.NotFound {
+		return nil, clierr.New(clierr.BadResponse, "the release at %s is not signed: it has no SHA256SUMS.sig", r.base).Because(err).
+			Hint("ask whoever publishes it for a signed one (make release with AGBX_RELEASE_SIGNING_KEY)",
+				"the old abx is untouched; its install.sh installs it unverified with AGBX_INSECURE_SKIP_SIGNATURE=1")
+	}
 	if err != nil {
 		return nil, err
 	}

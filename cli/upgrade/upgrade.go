@@ -10,8 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
-	"strings"
 
 	"golang.org/x/mod/semver"
 
@@ -27,7 +27,7 @@ var (
 
 // Request is one run of `abx upgrade`.
 type Request struct {
-	// Current is the running version, "dev" for a build from source.
+	// Current is the running version; a build from source has "dev" or what git describe says.
 	Current string
 	// Version pins the release; empty takes the latest.
 	Version string
@@ -49,16 +49,37 @@ type Result struct {
 	Installed string `json:"installed,omitempty"`
 }
 
+// check refuses what no release could satisfy.
+func (r Request) check() error {
+	if !isRelease(r.Current) {
+		return clierr.New(clierr.Unsupported, "this abx is a build from source (%s), which has no release to follow", r.Current).
+			Hint("install a release with install.sh", "or build again from a newer checkout: make build")
+	}
+	if r.Version == "" || semver.IsValid(r.Version) {
+		return nil
+	}
+	e := clierr.New(clierr.InvalidValue, "--version %q is not a version", r.Version).Hint("for instance: abx upgrade --version v1.2.3")
+	if with := "v" + r.Version; semver.IsValid(with) {
+		e.Choices(nil, with)
+	}
+	return e
+}
+
+// described is what `git describe --dirty` says of a checkout that is not exactly a tag. Semver would read it as older
+// than the tag, though it is newer.
+var described = regexp.MustCompile(`(-[0-9]+-g[0-9a-f]+|-dirty)$`)
+
+// isRelease tells a release from a build from source.
+func isRelease(version string) bool {
+	return semver.IsValid(version) && !described.MatchString(version)
+}
+
 // Upgrade finds a release, verifies it and puts it in the place of the executable at path. Every failure leaves the
 // executable as it was.
 func Upgrade(ctx context.Context, s Source, path string, r Request) (Result, error) {
 	result := Result{Current: r.Current}
-	if !semver.IsValid(r.Current) {
-		return result, clierr.New(clierr.Unsupported, "this abx is a build from source (%s), which has no release to follow", r.Current).
-			Hint("install a release with install.sh", "or build again from a newer checkout")
-	}
-	if r.Version != "" && !semver.IsValid(r.Version) {
-		return result, clierr.New(clierr.InvalidValue, "--version %q is not a version", r.Version).Hint("for instance: abx upgrade --version v1.2.3")
+	if err := r.check(); err != nil {
+		return result, err
 	}
 	release, err := s.open(ctx, r.Version)
 	if err != nil {
@@ -151,16 +172,28 @@ func notWritable(path string, err error) error {
 	return e.Hint("the old abx is untouched")
 }
 
-// Print says in words what a Result means.
-func Print(w io.Writer, r Result, check bool) {
+// Print says in words what came of a request.
+func Print(w io.Writer, r Result, asked Request) {
+	order := semver.Compare(r.Available, r.Current)
 	switch {
+	case r.Installed != "" && order == 0:
+		fmt.Fprintf(w, "installed %s again: %s\n", r.Available, r.Installed)
+	case r.Installed != "" && order < 0:
+		fmt.Fprintf(w, "downgraded %s from %s to %s\n", r.Installed, r.Current, r.Available)
 	case r.Installed != "":
 		fmt.Fprintf(w, "upgraded %s from %s to %s\n", r.Installed, r.Current, r.Available)
-	case r.Newer && check:
-		fmt.Fprintf(w, "%s is available, this is %s\nhint: abx upgrade\n", r.Available, r.Current)
-	case r.Current == r.Available:
+	case r.Newer:
+		command := "abx upgrade"
+		if asked.Version != "" {
+			command += " --version " + asked.Version
+		}
+		fmt.Fprintf(w, "%s is available, this is %s\nhint: %s\n", r.Available, r.Current, command)
+	case order == 0 && asked.Version == "":
 		fmt.Fprintf(w, "%s is the latest\n", r.Current)
+	case order == 0:
+		// Whether there is a later one was not asked.
+		fmt.Fprintf(w, "this is %s already\nhint: abx upgrade --check looks for the latest, --force installs this one again\n", r.Current)
 	default:
-		fmt.Fprintf(w, "the release is %s, this is %s\n", strings.TrimSpace(r.Available), r.Current)
+		fmt.Fprintf(w, "the release is %s, this is %s\n", r.Available, r.Current)
 	}
 }

@@ -128,7 +128,12 @@ func TestVersionsDecide(t *testing.T) {
 		{"pinned", Request{Current: "v1.2.0", Version: "v1.3.0"}, true, ""},
 		{"pinned, another is there", Request{Current: "v1.2.0", Version: "v1.3.1"}, false, clierr.BadResponse},
 		{"pinned nonsense", Request{Current: "v1.2.0", Version: "latest"}, false, clierr.InvalidValue},
+		{"pinned without the v", Request{Current: "v1.2.0", Version: "1.3.0"}, false, clierr.InvalidValue},
 		{"source build", Request{Current: "dev"}, false, clierr.Unsupported},
+		{"source build after a tag", Request{Current: "v1.3.0-4-g98732e0"}, false, clierr.Unsupported},
+		{"changed source build of a tag", Request{Current: "v1.2.0-dirty"}, false, clierr.Unsupported},
+		{"changed source build after a tag", Request{Current: "v1.2.0-rc.1-4-g98732e0-dirty", Reinstall: true}, false, clierr.Unsupported},
+		{"pre-release", Request{Current: "v1.3.0-rc.1"}, true, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFixture(t, "v1.3.0")
@@ -154,7 +159,7 @@ func TestNothingUnverifiedIsInstalled(t *testing.T) {
 		{"tampered list", func(f *fixture) { f.files["SHA256SUMS"] = append(f.files["SHA256SUMS"], '\n') }, clierr.BadResponse},
 		{"another's signature", func(f *fixture) { f.files["SHA256SUMS.sig"] = other.files["SHA256SUMS.sig"] }, clierr.BadResponse},
 		{"another's whole release", func(f *fixture) { f.files = other.files }, clierr.BadResponse},
-		{"no signature", func(f *fixture) { delete(f.files, "SHA256SUMS.sig") }, clierr.NotFound},
+		{"no signature", func(f *fixture) { delete(f.files, "SHA256SUMS.sig") }, clierr.BadResponse},
 		{"no list", func(f *fixture) { delete(f.files, "SHA256SUMS") }, clierr.NotFound},
 		{"no binary", func(f *fixture) { delete(f.files, binaryName()) }, clierr.NotFound},
 		{"empty version", func(f *fixture) { f.files["VERSION"] = nil }, clierr.BadResponse},
@@ -190,6 +195,103 @@ func TestNothingIsAssumed(t *testing.T) {
 		_, err := NewSource(func(k string) string { return env[k] }, nil)
 		if codeOf(err) != clierr.NotConfigured {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// command runs `abx upgrade` as the program does and returns what it prints.
+func command(t *testing.T, current string, env map[string]string, args ...string) (string, error) {
+	t.Helper()
+	cmd := New(CommandOptions{Current: current, Getenv: func(k string) string { return env[k] }})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	var out strings.Builder
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetArgs(args)
+	err := cmd.Execute()
+	return out.String(), err
+}
+
+// told is everything that an error says to a person.
+func told(err error) string {
+	var out strings.Builder
+	if err != nil {
+		clierr.Print(&out, clierr.From(err), false)
+	}
+	return out.String()
+}
+
+func TestItSaysWhatIsTrue(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		request Request
+		want    string
+	}{
+		{"latest", Request{Current: "v1.3.0"}, "v1.3.0 is the latest\n"},
+		{"the pinned one, which need not be the latest", Request{Current: "v1.3.0", Version: "v1.3.0"}, "this is v1.3.0 already\n"},
+		{"a look at the pinned one", Request{Current: "v1.3.0", Version: "v1.3.0", Check: true}, "this is v1.3.0 already\n"},
+		{"newer", Request{Current: "v1.2.0", Check: true}, "v1.3.0 is available, this is v1.2.0\nhint: abx upgrade\n"},
+		{"pinned newer", Request{Current: "v1.2.0", Version: "v1.3.0", Check: true}, "hint: abx upgrade --version v1.3.0\n"},
+		{"older", Request{Current: "v1.10.0", Check: true}, "the release is v1.3.0, this is v1.10.0\n"},
+		{"upgrade", Request{Current: "v1.2.0"}, "upgraded PATH from v1.2.0 to v1.3.0\n"},
+		{"again", Request{Current: "v1.3.0", Reinstall: true}, "installed v1.3.0 again: PATH\n"},
+		{"back", Request{Current: "v1.10.0", AllowDowngrade: true}, "downgraded PATH from v1.10.0 to v1.3.0\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFixture(t, "v1.3.0")
+			result, err := f.run(t, c.request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			Print(&out, result, c.request)
+			if got := strings.ReplaceAll(out.String(), f.abx, "PATH"); !strings.Contains(got, c.want) {
+				t.Errorf("it said %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// A build from source is told so at once, not asked first for an address and a key that would not help.
+func TestSourceBuildIsRefusedFirst(t *testing.T) {
+	for _, current := range []string{"dev", "98732e0", "v1.2.3-4-g98732e0", "v1.2.3-dirty"} {
+		_, err := command(t, current, nil, "--check")
+		if codeOf(err) != clierr.Unsupported || !strings.Contains(told(err), "build from source ("+current+")") {
+			t.Errorf("%s: %s", current, told(err))
+		}
+	}
+	_, err := command(t, "v1.2.0", nil, "--version", "1.2.3")
+	if got := told(err); !strings.Contains(got, "did you mean v1.2.3?") {
+		t.Errorf("it said %s", got)
+	}
+}
+
+func TestUnsignedReleaseIsCalledUnsigned(t *testing.T) {
+	f := newFixture(t, "v1.3.0")
+	delete(f.files, "SHA256SUMS.sig")
+	_, err := f.run(t, Request{Current: "v1.2.0"})
+	got := told(err)
+	for _, want := range []string{"is not signed", "ask whoever publishes it", "AGBX_INSECURE_SKIP_SIGNATURE=1", "the old abx is untouched"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("it lacks %q: %s", want, got)
+		}
+	}
+}
+
+func TestWrongKeyFileIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	nonsense, absent := filepath.Join(dir, "nonsense"), filepath.Join(dir, "absent")
+	write(t, nonsense, "root:x:0:0\n")
+	for path, want := range map[string]string{nonsense: "no PEM block", absent: "no such file"} {
+		_, err := command(t, "v1.2.0", map[string]string{"AGBX_CLI_BASE": "http://127.0.0.1:1", "AGBX_CLI_PUBLIC_KEY": path})
+		got := told(err)
+		for _, want := range []string{"AGBX_CLI_PUBLIC_KEY=" + path, want, "BEGIN PUBLIC KEY"} {
+			if codeOf(err) != clierr.InvalidValue || !strings.Contains(got, want) {
+				t.Errorf("it lacks %q: %s", want, got)
+			}
+		}
+		if strings.Count(got, path) != 1 {
+			t.Errorf("it names the file more than once: %s", got)
 		}
 	}
 }

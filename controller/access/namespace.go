@@ -106,6 +106,15 @@ func claimNamespace(ctx context.Context, c client.Client, name, team, user strin
 	}
 }
 
+// RestoreNamespace makes a tenant's namespace again that somebody has deleted.
+func (s *Store) RestoreNamespace(ctx context.Context, c Caller) error {
+	if own := namespaceName(c.Team, c.User); c.Namespace == own || c.Namespace == distinctName(own, c.Team, c.User) {
+		_, err := s.derived(ctx, c.Team, c.User)
+		return err
+	}
+	return createNamespace(ctx, s.client, c.Namespace)
+}
+
 // createNamespace makes sure that a namespace exists, whoever it belongs to.
 func createNamespace(ctx context.Context, c client.Client, name string) error {
 	ns := corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labelManagedBy: managedBy}}}

@@ -89,7 +89,7 @@ func (m *Manager) newClaim(r *Request) (*claimSpec, error) {
 	if err := checkMetadata(r.Metadata); err != nil {
 		return nil, err
 	}
-	if err := checkImage(r.Image); err != nil {
+	if err := CheckImage(r.Image); err != nil {
 		return nil, err
 	}
 	c := &claimSpec{request: r}

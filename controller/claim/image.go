@@ -21,8 +21,8 @@ func fullImage(s string) string {
 	return ref.Name()
 }
 
-// checkImage refuses what is no image reference; empty means the pool's own image.
-func checkImage(s string) error {
+// CheckImage refuses what is no image reference with an *Error; empty means the pool's own image.
+func CheckImage(s string) error {
 	if s == "" {
 		return nil
 	}
@@ -30,7 +30,13 @@ func checkImage(s string) error {
 		return &Error{Code: CodeInvalid, Message: fmt.Sprintf("image %q has space around it", s), Hint: "write registry/repository:tag or registry/repository@sha256:digest"}
 	}
 	if _, err := name.ParseReference(s); err != nil {
-		return &Error{Code: CodeInvalid, Message: fmt.Sprintf("image %q is not an image reference", s), Hint: "write registry/repository:tag or registry/repository@sha256:digest", Err: err}
+		return &Error{Code: CodeInvalid, Message: fmt.Sprintf("image %q is not an image reference: %s", s, reason(err)), Hint: "write registry/repository:tag or registry/repository@sha256:digest", Err: err}
 	}
 	return nil
+}
+
+// reason is what is wrong with a reference, without the advice that the parser adds.
+func reason(err error) string {
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return first
 }

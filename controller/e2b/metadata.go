@@ -29,7 +29,7 @@ type directives struct {
 	TimeoutMode    claim.TimeoutMode
 }
 
-// reservedKeys reads each key below reservedPrefix.
+// reservedKeys reads each key below reservedPrefix that has an effect.
 var reservedKeys = map[string]func(d *directives, value string) error{
 	"image": func(d *directives, value string) error {
 		if strings.TrimSpace(value) == "" {
@@ -58,6 +58,10 @@ var reservedKeys = map[string]func(d *directives, value string) error{
 				reservedPrefix, value, claim.TimeoutIdle, claim.TimeoutAbsolute)
 		}
 	},
+}
+
+// refusedKeys are those of other platforms, which are refused with the reason.
+var refusedKeys = map[string]func(d *directives, value string) error{
 	"no-wait": func(_ *directives, value string) error {
 		if value == "" || value == "false" {
 			return nil
@@ -82,8 +86,11 @@ func splitMetadata(in map[string]string) (directives, map[string]string, error) 
 			out[key] = value
 			continue
 		}
-		read, ok := reservedKeys[name]
-		if !ok {
+		read := reservedKeys[name]
+		if read == nil {
+			read = refusedKeys[name]
+		}
+		if read == nil {
 			return d, nil, badRequest("metadata %q: keys under %s are the platform's; it knows %s", key, reservedPrefix,
 				strings.Join(slices.Sorted(maps.Keys(reservedKeys)), ", "))
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 
 	"navix.sh/agentbox/controller/access"
@@ -17,7 +18,8 @@ type call struct {
 	ctx     context.Context
 	request *http.Request
 	op      *operation
-	id      string
+	id      string // of the request, as the client may have chosen it
+	write   string // of what the call writes, which no client can choose
 	caller  access.Caller
 	params  map[string]string
 	query   url.Values
@@ -75,7 +77,33 @@ func (c *call) own(k access.Kind) access.Object {
 func decode[T any](c *call) (T, error) {
 	var v T
 	if err := json.Unmarshal(c.body, &v); err != nil {
-		return v, badBody("compare it with the schema of the operation", "the body cannot be read: %s", err)
+		return v, badBody("compare it with the schema of the operation", "the body cannot be read: %s", unreadable(err))
 	}
 	return v, nil
+}
+
+// unreadable says what of a body does not fit, in the words of JSON and not of Go.
+func unreadable(err error) string {
+	var kind *json.UnmarshalTypeError
+	if !errors.As(err, &kind) {
+		return err.Error()
+	}
+	where := kind.Field
+	if where == "" {
+		where = "the object"
+	}
+	want := "an object"
+	switch k := kind.Type.Kind(); k {
+	case reflect.Int32:
+		want = "a whole number in decimal digits, of 32 bits"
+	case reflect.Int, reflect.Int64:
+		want = "a whole number in decimal digits, of 64 bits"
+	case reflect.Float64:
+		want = "a number"
+	case reflect.Bool, reflect.String:
+		want = "a " + k.String()
+	case reflect.Slice:
+		want = "a list"
+	}
+	return where + " is " + kind.Value + " and must be " + want
 }

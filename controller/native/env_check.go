@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"navix.sh/agentbox/controller/access"
 	"navix.sh/agentbox/controller/api/v1alpha1"
 )
 
@@ -108,7 +109,7 @@ func (c *call) checkVolumes(namespace string, o *envOverrides, template *v1alpha
 		var pvc corev1.PersistentVolumeClaim
 		err := c.read(c.ctx, namespace, v.ClaimName, &pvc)
 		switch {
-		case apierrors.IsNotFound(err):
+		case apierrors.IsNotFound(err), err == nil && access.Authorize(c.caller, access.VerbUse, objectOf(access.KindVolume, &pvc)) != nil:
 			return badBody("list the volumes to see which there are", "%s: there is no claim %q in namespace %s", at, v.ClaimName, namespace)
 		case err != nil:
 			return err

@@ -3,6 +3,12 @@ package native
 import (
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"navix.sh/agentbox/controller/access"
 )
 
 func TestEnvLife(t *testing.T) {
@@ -95,6 +101,10 @@ func TestEnvRefusals(t *testing.T) {
 		{"no such volume", create(func(b map[string]any) {
 			b["overrides"] = map[string]any{"volumes": []any{map[string]any{"claimName": "data", "mountPath": "/data"}}}
 		}), 400, "INVALID_BODY", "there is no claim"},
+		{"override that is no image", update(func(b map[string]any) { b["overrides"] = map[string]any{"image": "NOT AN IMAGE"} }), 400, "INVALID_BODY", "not an image reference: "},
+		{"share above all", update(func(b map[string]any) {
+			b["overrides"] = map[string]any{"updateStrategy": map[string]any{"maxUnavailable": "500%"}}
+		}), 400, "INVALID_BODY", "maxUnavailable"},
 		{"not JSON", request{method: "POST", path: "/v1/envs", key: p.alice, body: "{"}, 400, "INVALID_BODY", "not JSON"},
 		{"no body", request{method: "POST", path: "/v1/envs", key: p.alice}, 400, "INVALID_BODY", "required"},
 		{"other media type", request{method: "POST", path: "/v1/envs", key: p.alice, body: "a: 1", header: map[string]string{"Content-Type": "text/yaml"}}, 415, "UNSUPPORTED_MEDIA_TYPE", "application/json"},
@@ -166,4 +176,23 @@ func TestRegistryLogins(t *testing.T) {
 	if p.pullSecretOf("private") != nil {
 		t.Error("the logins were left out and are still there")
 	}
+}
+
+// TestEnvInADeletedNamespace: whoever deletes a tenant's namespace does not lock the tenant out.
+func TestEnvInADeletedNamespace(t *testing.T) {
+	p := newPlatform(t)
+	body := map[string]any{"name": "demo", "templateRef": map[string]any{"name": p.template}}
+	key, namespace := p.issue(access.Spec{Team: p.owner().Team, User: "moved"})
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if err := p.client.Delete(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	// No collector runs here, which would empty it first.
+	if err := p.client.Patch(t.Context(), ns, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	if a := p.must(404, request{method: "POST", path: "/v1/envs?dryRun=true", key: key, body: body}); !strings.Contains(string(a.raw), namespace) {
+		t.Errorf("a dry run does not say what is missing: %s", a.raw)
+	}
+	p.must(201, request{method: "POST", path: "/v1/envs", key: key, body: body})
 }

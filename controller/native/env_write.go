@@ -2,6 +2,7 @@ package native
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -50,6 +51,12 @@ func createEnv(c *call) (*response, error) {
 		return nil, err
 	}
 	err = c.Client.Create(c.ctx, env.DeepCopy(), client.DryRunAll)
+	if missingNamespace(err) && !c.dryRun() {
+		// Whoever deleted it deleted what was in it, and not the tenant.
+		if err = c.Access.RestoreNamespace(c.ctx, c.caller); err == nil {
+			err = c.Client.Create(c.ctx, env.DeepCopy(), client.DryRunAll)
+		}
+	}
 	if err == nil {
 		err = c.release(body.Name)
 	}
@@ -79,6 +86,12 @@ func createEnv(c *call) (*response, error) {
 	}
 	resp.status = http.StatusCreated
 	return resp, nil
+}
+
+func missingNamespace(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil &&
+		status.Status().Details.Kind == "namespaces"
 }
 
 // ownerLabels are the caller's team and user as labels. They are what an env's owner is known by, so what a label
@@ -125,6 +138,9 @@ func (c *call) checkEnv(body *envBody) (*v1alpha1.SandboxTemplate, error) {
 func checkOverrides(o *envOverrides) error {
 	if o == nil {
 		return nil
+	}
+	if err := claim.CheckImage(o.Image); err != nil {
+		return err
 	}
 	if o.Envd != nil && o.Envd.Verbose {
 		return notImplemented("leave overrides.envd out", "overrides.envd.verbose is not implemented")

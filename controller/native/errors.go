@@ -191,7 +191,11 @@ func fromKubernetes(err error) *apiError {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		e = conflict("read it again and repeat the change", "it exists already, or changed meanwhile")
 	case apierrors.IsNotFound(err):
-		e = refuse(http.StatusNotFound, codeNotFound, "list what there is, and check the name", "not found")
+		what := "not found"
+		if d := status.Status().Details; d != nil && d.Kind == "namespaces" {
+			what = fmt.Sprintf("namespace %q is not there", d.Name)
+		}
+		e = refuse(http.StatusNotFound, codeNotFound, "list what there is, and check the name", "%s", what)
 	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err),
 		apierrors.IsServiceUnavailable(err):
 		e = refuse(http.StatusServiceUnavailable, codeUnavailable, "try again", "the Kubernetes API is not able to answer right now")

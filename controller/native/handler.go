@@ -209,7 +209,7 @@ func (h *Handler) serve(w *statusRecorder, r *http.Request, id string) error {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	c := &call{
-		Handler: h, ctx: r.Context(), request: r, op: op, id: id, caller: caller,
+		Handler: h, ctx: r.Context(), request: r, op: op, id: id, write: uuid.NewString(), caller: caller,
 		params: params, query: query, body: body, apiBase: f.base,
 	}
 	if err := c.validate(); err != nil {

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"navix.sh/agentbox/controller/access"
+	"navix.sh/agentbox/controller/api/v1alpha1"
 	"navix.sh/agentbox/controller/catalogue"
 )
 
@@ -159,6 +161,7 @@ func TestCatalogue(t *testing.T) {
 		{ObjectMeta: metav1.ObjectMeta{Name: "later"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}},
 	} {
 		claim.Namespace = p.aliceNS
+		claim.Labels = map[string]string{v1alpha1.LabelTeam: p.owner().Team, v1alpha1.LabelUser: "alice"}
 		claim.Spec = corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &sc,
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}},
@@ -179,14 +182,18 @@ func TestCatalogue(t *testing.T) {
 	if theirs := p.get(p.bob, "/v1/volumes"); theirs.at("total") != 0.0 {
 		t.Errorf("another tenant's volumes: %s", theirs.raw)
 	}
-	mount := func(claim string, template string) int {
-		return p.do(request{method: "POST", path: "/v1/envs?dryRun=true", key: p.alice, body: map[string]any{
-			"name": "v", "templateRef": map[string]any{"name": template},
+	mount := func(key, claim string) int {
+		return p.do(request{method: "POST", path: "/v1/envs?dryRun=true", key: key, body: map[string]any{
+			"name": "v", "templateRef": map[string]any{"name": p.template},
 			"overrides": map[string]any{"volumes": []any{map[string]any{"claimName": claim, "mountPath": "/data"}}},
 		}}).status
 	}
-	if got := []int{mount("data", p.template), mount("later", p.template)}; got[0] != 200 || got[1] != 400 {
+	if got := []int{mount(p.alice, "data"), mount(p.alice, "later")}; got[0] != 200 || got[1] != 400 {
 		t.Errorf("mounting a bound claim and one that is not: %v", got)
+	}
+	neighbour, _ := p.issue(access.Spec{Team: p.owner().Team, User: "mate", Namespace: p.aliceNS})
+	if got := mount(neighbour, "data"); got != 400 {
+		t.Errorf("mounting the claim of another user in the same namespace: %d", got)
 	}
 	bare := newPlatform(t, func(o *Options) {
 		off := false

@@ -1,6 +1,7 @@
 package native
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -44,6 +45,14 @@ func TestPoolLife(t *testing.T) {
 	dry := p.must(200, request{method: "POST", path: pools + "?dryRun=true", key: p.alice, body: sized("500m", "1536Mi", "replicas", 2)})
 	if !strings.Contains(string(dry.raw), `"after":"demo-500mc1536mi"`) {
 		t.Errorf("dry run: %s", dry.raw)
+	}
+
+	for _, number := range []string{"1e3", "2.0", "3000000000"} {
+		body := json.RawMessage(`{"inlineResources":{"requests":{"cpu":"1","memory":"3Gi"}},"replicas":` + number + `}`)
+		want := "replicas is number " + number + " and must be a whole number in decimal digits, of 32 bits"
+		if a := p.must(400, request{method: "POST", path: pools, key: p.alice, body: body}); !strings.Contains(string(a.raw), want) {
+			t.Errorf("replicas %s: %s", number, a.raw)
+		}
 	}
 
 	read := p.must(200, request{method: "GET", path: item, key: p.alice})
@@ -220,7 +229,8 @@ func TestQuotaIsChargedAtomically(t *testing.T) {
 		env := fmt.Sprintf("e%d", i)
 		p.must(201, request{method: "POST", path: "/v1/envs", key: p.alice, body: map[string]any{"name": env, "templateRef": map[string]any{"name": p.template}}})
 		all.Go(func() {
-			a := p.do(request{method: "POST", path: "/v1/envs/" + env + "/sandboxpools", key: p.alice, body: billed(3)})
+			a := p.do(request{method: "POST", path: "/v1/envs/" + env + "/sandboxpools", key: p.alice, body: billed(3),
+				header: map[string]string{"X-Request-Id": "the-same-for-all"}}) // which clients choose
 			mu.Lock()
 			defer mu.Unlock()
 			statuses[a.status]++

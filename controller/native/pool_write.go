@@ -331,7 +331,7 @@ func (c *call) changePool(make func() (poolChange, error)) (bool, error) {
 		}
 		if quota != "" {
 			charged[quota] = true
-			if err := c.ledger.Reserve(c.ctx, quota, c.id, instanceType, more); err != nil {
+			if err := c.ledger.Reserve(c.ctx, quota, c.write, instanceType, more); err != nil {
 				return err
 			}
 		}
@@ -376,7 +376,7 @@ func growth(change poolChange) (quota, instanceType string, more int64) {
 // comparison of quotas with pools does it later.
 func (c *call) settle(quota, namespace, env, pool string) {
 	ctx := context.WithoutCancel(c.ctx)
-	err := c.ledger.Settle(ctx, quota, c.id, catalogue.Holder(namespace, pool), func(ctx context.Context) (catalogue.Holding, error) {
+	err := c.ledger.Settle(ctx, quota, c.write, catalogue.Holder(namespace, pool), func(ctx context.Context) (catalogue.Holding, error) {
 		var now v1alpha1.SandboxEnv
 		err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: env}, &now)
 		if err != nil {

@@ -54,7 +54,7 @@ func getSandboxLogs(c *call) (*response, error) {
 		return nil, notImplemented("leave source out", "log source %s is not implemented", source)
 	}
 	if !s.TerminatedAt.IsZero() {
-		return nil, notImplemented("read logs while the sandbox runs", "logs of sandboxes that have ended are not kept")
+		return nil, notImplemented("read logs while the sandbox runs; its record has the reason and the exit code", "logs of sandboxes that have ended are not kept")
 	}
 	if c.Logs == nil {
 		return nil, notImplemented("ask the operator", "this deployment does not serve logs")
@@ -90,7 +90,7 @@ func getSandboxLogs(c *call) (*response, error) {
 	}
 	// The Pod may have gone on to another sandbox while its log was read.
 	if now, err := c.Claims.Get(c.ctx, s.ID, false); err != nil || !now.TerminatedAt.IsZero() || now.Pod != s.Pod {
-		return nil, notImplemented("read logs while the sandbox runs", "the sandbox ended while its log was read, and logs are not kept")
+		return nil, notImplemented("read logs while the sandbox runs; its record has the reason and the exit code", "the sandbox ended while its log was read, and logs are not kept")
 	}
 	return ok(r), nil
 }

@@ -1,6 +1,7 @@
 package installtest
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,6 +94,9 @@ func TestInstallsNothingThatIsNotVerified(t *testing.T) {
 		{name: "no downloader", without: []string{"curl"}, err: "neither curl nor wget"},
 		{name: "tampered program, signature not asked for", spoil: func(r *release) { r.files[abxFile()] = []byte("evil") },
 			env: map[string]string{"AGBX_INSECURE_SKIP_SIGNATURE": "1"}, err: "checksum mismatch"},
+		{name: "key that is none", env: map[string]string{"AGBX_CLI_PUBLIC_KEY": "/etc/passwd"}, err: "AGBX_CLI_PUBLIC_KEY=/etc/passwd holds no public key"},
+		{name: "no signature, and what to do", spoil: func(r *release) { delete(r.files, "SHA256SUMS.sig") }, err: "ask whoever publishes it"},
+		{name: "pinned version without the v", env: map[string]string{"AGBX_CLI_VERSION": "1.2.3"}, err: "for instance: AGBX_CLI_VERSION=v1.2.3"},
 		{name: "pinned version that is not there", env: map[string]string{"AGBX_CLI_VERSION": "v9.9.9"}, err: "no release at"},
 		{name: "pinned version that another hides behind", spoil: func(r *release) {
 			r.files["VERSION"] = []byte("v1.0.0\n")
@@ -214,11 +218,29 @@ func TestTargets(t *testing.T) {
 	})
 }
 
+// When the skills cannot be written, the programs stay as they were too.
 func TestSkillsThatCannotBeWritten(t *testing.T) {
-	r, m := newRelease(t), newMachine(t, []string{"/bin/sh"})
-	m.use(r)
-	write(t, m.skillDir(), "x", 0o644)
-	m.install(t).want(t, 1, "installed: "+m.binDir(), "AGBX_SKILL_DIR")
+	eachShell(t, func(t *testing.T, shell []string) {
+		for name, c := range map[string]struct{ spoil, err string }{
+			"no folder":             {"", "cannot write to "},
+			"somebody else's skill": {"not-ours", "is not a skill of abx"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				r, m := newRelease(t), newMachine(t, shell)
+				m.use(r)
+				write(t, filepath.Join(m.skillDir(), c.spoil), "x", 0o644)
+				write(t, filepath.Join(m.binDir(), "abx"), "the old abx", 0o755)
+				before := m.files(t)
+				got := m.install(t, "--with-controller")
+				got.want(t, 1, "", c.err)
+				got.want(t, 1, "", "AGBX_SKILL_DIR")
+				if after := newFiles(before, m.files(t)); after != nil || strings.Contains(got.out, "installed:") {
+					t.Errorf("a failed installation left %v and said %s", after, got.out)
+				}
+				m.install(t, "--no-skills").want(t, 0, "installed: "+m.binDir(), "")
+			})
+		}
+	})
 }
 
 func TestChosenFolders(t *testing.T) {
@@ -240,7 +262,10 @@ func TestWithController(t *testing.T) {
 	eachShell(t, func(t *testing.T, shell []string) {
 		r, m := newRelease(t), newMachine(t, shell)
 		m.use(r)
-		m.install(t, "--with-controller").want(t, 0, "controller, with envd and sandbox-init beside it", "")
+		got := m.install(t, "--with-controller")
+		got.want(t, 0, "controller, with envd and sandbox-init beside it", "")
+		got.want(t, 0, "next: controller serves the platform", "")
+		got.want(t, 0, ". \""+m.home+"/.local/share/agentbox/client.env\"", "")
 		entries, err := os.ReadDir(m.binDir())
 		var names []string
 		for _, e := range entries {
@@ -253,13 +278,21 @@ func TestWithController(t *testing.T) {
 }
 
 func TestPathAdvice(t *testing.T) {
-	for shell, want := range map[string]string{
-		"/bin/zsh": ".zprofile", "/bin/bash": "~/.profile", "/usr/bin/fish": "fish_add_path", "": "~/.profile",
+	for _, c := range []struct{ shell, file, want string }{
+		{"/bin/zsh", "", "~/.zshrc\n"},
+		{"/bin/bash", "", "~/.bashrc (terminals) and ~/.profile (logins)\n"},
+		{"/bin/bash", ".bash_profile", "~/.bashrc (terminals) and ~/.bash_profile (logins)\n"},
+		{"/bin/bash", ".bash_login", "~/.bashrc (terminals) and ~/.bash_login (logins)\n"},
+		{"/usr/bin/fish", "", "fish_add_path"},
+		{"", ".bash_profile", "~/.profile\n"},
 	} {
 		r, m := newRelease(t), newMachine(t, []string{"/bin/sh"})
 		m.use(r)
-		m.env["SHELL"] = shell
-		m.install(t).want(t, 0, want, "")
+		m.env["SHELL"] = c.shell
+		if c.file != "" {
+			write(t, filepath.Join(m.home, c.file), "", 0o644)
+		}
+		m.install(t).want(t, 0, c.want, "")
 	}
 	eachShell(t, func(t *testing.T, shell []string) {
 		r, m := newRelease(t), newMachine(t, shell)
@@ -291,6 +324,53 @@ func TestUninstall(t *testing.T) {
 			t.Errorf("after install and uninstall there is %v, before %v", after, before)
 		}
 		m.install(t, "--uninstall").want(t, 0, "nothing of AgentBox", "")
+	})
+}
+
+// The folders that were chosen are not remembered.
+func TestUninstallFromChosenFolders(t *testing.T) {
+	r, m := newRelease(t), newMachine(t, []string{"/bin/sh"})
+	m.use(r)
+	chosen := map[string]string{"AGBX_BIN_DIR": filepath.Join(m.home, "my bin"), "AGBX_SKILL_DIR": filepath.Join(m.home, "my skills")}
+	maps.Copy(m.env, chosen)
+	m.install(t).want(t, 0, "installed:", "")
+	for name := range chosen {
+		delete(m.env, name)
+	}
+	m.install(t, "--uninstall").want(t, 0, "if it was installed with AGBX_BIN_DIR or AGBX_SKILL_DIR, give them again", "")
+	maps.Copy(m.env, chosen)
+	m.install(t, "--uninstall").want(t, 0, "removed: abx abx-common", "")
+}
+
+// A program that cannot be removed is named, the skills go all the same, and the next try knows what is left.
+func TestUninstallWhereNothingMayBeRemoved(t *testing.T) {
+	eachShell(t, func(t *testing.T, shell []string) {
+		if len(shell) == 2 {
+			t.Skip("busybox has an rm of its own")
+		}
+		r, m := newRelease(t), newMachine(t, shell)
+		m.use(r)
+		m.install(t).want(t, 0, "installed:", "")
+		// Tests may run as root, whom no mode keeps out: rm itself refuses.
+		rm, err := os.Readlink(filepath.Join(m.bin, "rm"))
+		if err == nil {
+			err = os.Remove(filepath.Join(m.bin, "rm"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(m.bin, "rm"), "#!/bin/sh\ncase \"$*\" in */.local/bin/*) echo 'rm: Permission denied' >&2; exit 1 ;; esac\nexec "+rm+" \"$@\"\n", 0o755)
+		got := m.install(t, "--uninstall")
+		got.want(t, 1, "removed: abx-common", "cannot remove "+m.binDir()+"/abx")
+		got.want(t, 1, "", "not everything was removed")
+		if strings.Contains(got.err, "rm:") || strings.Contains(got.out, "nothing of AgentBox") {
+			t.Errorf("it said %s%s", got.out, got.err)
+		}
+		if err := os.Remove(filepath.Join(m.bin, "rm")); err != nil {
+			t.Fatal(err)
+		}
+		m.addTool(t, "rm")
+		m.install(t, "--uninstall").want(t, 0, "removed: abx\n", "")
 	})
 }
 

@@ -25,10 +25,12 @@ import (
 
 const version = "v1.2.3"
 
-// program stands in for abx: the installer cannot tell. Its one act is `skills install --dir DIR`.
+// program stands in for abx: the installer cannot tell. Its one act is `skills install --dir DIR`, which a file of somebody
+// else's prevents.
 const program = `#!/bin/sh
 case "$1 $2 $3" in
 "skills install --dir")
+	if [ -e "$4/not-ours" ]; then echo "error: $4/not-ours is not a skill of abx" >&2; exit 7; fi
 	mkdir -p "$4/abx-common" && printf 'kind: "agentbox-skill"\n' >"$4/abx-common/SKILL.md" ;;
 *) echo "abx ` + version + `: unexpected: $*" >&2; exit 2 ;;
 esac

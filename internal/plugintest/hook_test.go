@@ -118,11 +118,18 @@ func (s *session) abx(args ...string) string {
 	return out
 }
 
-// calls counts how often the hook has called abx, and forgets them.
-func (s *session) calls() int {
+// calls are the command lines with which the hook has called abx; they are forgotten then.
+func (s *session) calls() string {
 	raw, _ := os.ReadFile(s.log)
 	_ = os.Remove(s.log)
-	return strings.Count(string(raw), "\n")
+	return string(raw)
+}
+
+// pointed tells whether the session's commands go to the plugin's context, and forgets it, as a new session does.
+func (s *session) pointed() bool {
+	raw, _ := os.ReadFile(s.env["CLAUDE_ENV_FILE"])
+	_ = os.Remove(s.env["CLAUDE_ENV_FILE"])
+	return strings.Contains(string(raw), "AGENTBOX_CONTEXT=agentbox")
 }
 
 func (s *session) address(contextName string) string {
@@ -157,16 +164,16 @@ func TestHookSavesTheSettingsOnce(t *testing.T) {
 	if raw, err := os.ReadFile(s.env["CLAUDE_ENV_FILE"]); err != nil || string(raw) != "export AGENTBOX_CONTEXT=agentbox\n" {
 		t.Errorf("the session's environment: %q, %v", raw, err)
 	}
-	if s.calls() == 0 {
-		t.Error("abx was not called")
+	if !strings.Contains(s.calls(), "context set") {
+		t.Error("abx was not told")
 	}
 	s.start()
-	if n := s.calls(); n != 0 {
-		t.Errorf("with the same settings abx was called %d times", n)
+	if calls := s.calls(); strings.Contains(calls, "context set") {
+		t.Errorf("with the same settings the hook called abx %s", calls)
 	}
 	state, err := os.ReadFile(filepath.Join(s.env["CLAUDE_PLUGIN_DATA"], "claude-code-plugin"))
-	if err != nil || strings.Contains(string(state), key) || len(strings.TrimSpace(string(state))) != 64 {
-		t.Errorf("the plugin remembers %q (%v), want a hash", state, err)
+	if hash, _, _ := strings.Cut(string(state), "\n"); err != nil || strings.Contains(string(state), key) || len(hash) != 64 {
+		t.Errorf("the plugin remembers %q (%v), want a hash and which context it saved", state, err)
 	}
 
 	s.env["CLAUDE_PLUGIN_OPTION_API_KEY"] = "agbx_ffeeddccbbaa99887766554433221100"
@@ -174,7 +181,8 @@ func TestHookSavesTheSettingsOnce(t *testing.T) {
 	if keys := s.savedKeys(); strings.Contains(keys, key) || !strings.Contains(keys, "agbx_ffee") {
 		t.Error("the new key did not replace the old one")
 	}
-	s.env["CLAUDE_PLUGIN_OPTION_ENDPOINT"] = "http://127.0.0.1:8481/"
+	s.env["CLAUDE_PLUGIN_OPTION_ENDPOINT"] = "HTTP://127.0.0.1:8481//"
+	s.start() // twice: the address is saved in another form than it was given
 	s.start()
 	if got := s.address("agentbox"); got != "http://127.0.0.1:8481" {
 		t.Errorf("the context leads to %q", got)
@@ -208,6 +216,58 @@ func TestHookLeavesAnOwnContextOfTheNameAlone(t *testing.T) {
 	}
 }
 
+// What the hook saved once is not its own for ever: the person may have put something else in its place.
+func TestHookReplacesOnlyWhatItSaved(t *testing.T) {
+	for name, mine := range map[string]string{"another address": "http://127.0.0.1:9999", "the same address": endpoint} {
+		t.Run(name, func(t *testing.T) {
+			s := newSession(t)
+			s.start()
+			if !s.pointed() {
+				t.Error("the session was not pointed at the plugin's context")
+			}
+			s.abx("context", "remove", "agentbox")
+			s.abx("context", "set", "agentbox", "--endpoint", mine, "--api-key", "agbx_mine")
+			for _, settings := range []string{key, "agbx_ffeeddccbbaa99887766554433221100"} {
+				s.env["CLAUDE_PLUGIN_OPTION_API_KEY"] = settings
+				if out := s.start(); !strings.Contains(out, mine+", is not the one that the plugin saved") || !strings.Contains(out, "abx context rename agentbox") {
+					t.Errorf("it said %q", out)
+				}
+				if s.address("agentbox") != mine || !strings.Contains(s.savedKeys(), "agbx_mine") {
+					t.Error("the person's context was changed")
+				}
+				if s.pointed() {
+					t.Error("the session was pointed at a context that is not the plugin's")
+				}
+			}
+			s.abx("context", "rename", "agentbox", "mine")
+			if out := s.start(); out != "" || s.address("agentbox") != endpoint || s.address("mine") != mine || !s.pointed() {
+				t.Errorf("after the rename it said %q, agentbox leads to %s, mine to %s", out, s.address("agentbox"), s.address("mine"))
+			}
+		})
+	}
+}
+
+func TestHookSavesAContextThatIsGoneAgain(t *testing.T) {
+	s := newSession(t)
+	s.start()
+	s.abx("context", "remove", "agentbox")
+	_ = s.pointed()
+	if out := s.start(); out != "" || !s.pointed() || s.address("agentbox") != endpoint {
+		t.Errorf("it said %q, and agentbox leads to %q", out, s.address("agentbox"))
+	}
+}
+
+// A change that is no replacement leaves the context the plugin's.
+func TestHookKeepsWhatWasAddedToItsContext(t *testing.T) {
+	s := newSession(t)
+	s.start()
+	s.abx("context", "set", "agentbox", "--cluster", "east")
+	s.env["CLAUDE_PLUGIN_OPTION_API_KEY"] = "agbx_ffeeddccbbaa99887766554433221100"
+	if out := s.start(); out != "" || !strings.Contains(s.savedKeys(), "agbx_ffee") {
+		t.Errorf("it said %q", out)
+	}
+}
+
 func TestHookRespectsTheSessionsOwnSettings(t *testing.T) {
 	s := newSession(t)
 	s.env["AGENTBOX_ENDPOINT"], s.env["AGENTBOX_API_KEY"] = "https://other.example.com", "agbx_other"
@@ -235,6 +295,11 @@ func TestHookSaysWhatIsMissing(t *testing.T) {
 		"no abx":      {func(s *session) { _ = os.Remove(filepath.Join(s.bin, "abx")) }, "abx is not installed"},
 		"no address":  {func(s *session) { s.env["CLAUDE_PLUGIN_OPTION_ENDPOINT"] = "somewhere" }, "error: "},
 		"no env file": {func(s *session) { delete(s.env, "CLAUDE_ENV_FILE") }, "use abx with --context agentbox"},
+		"nowhere to remember": {func(s *session) {
+			path := filepath.Join(s.home, "a file")
+			_ = os.WriteFile(path, nil, 0o600)
+			s.env["CLAUDE_PLUGIN_DATA"] = path
+		}, "cannot write to "},
 		"broken contexts": {func(s *session) {
 			path := filepath.Join(s.home, ".config", "abx", "config.json")
 			_ = os.MkdirAll(filepath.Dir(path), 0o700)

@@ -6,6 +6,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,13 +44,14 @@ func main() {
 	key := flag.String("key", "", "PEM file of the ECDSA P-256 signing key; empty leaves the release unsigned")
 	base := flag.String("base", "", "address that the release will be downloaded from")
 	flag.Parse()
-	if err := run(targets(), *version, *out, *key, *base); err != nil {
+	if err := run(os.Stdout, targets(), *version, *out, *key, *base); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
-func run(programs []target, version, out, keyFile, base string) error {
+// run says on say what it does, and at the end where the release is and whether it is signed.
+func run(say io.Writer, programs []target, version, out, keyFile, base string) error {
 	if version == "" {
 		return fmt.Errorf("-version is required, for instance -version v1.2.3")
 	}
@@ -65,7 +67,7 @@ func run(programs []target, version, out, keyFile, base string) error {
 	}
 	var files []string
 	for _, t := range programs {
-		fmt.Println("building", t.name())
+		fmt.Fprintln(say, "building", t.name())
 		if err := build(t, filepath.Join(out, t.name()), version, base, public); err != nil {
 			return err
 		}
@@ -91,8 +93,12 @@ func run(programs []target, version, out, keyFile, base string) error {
 		return err
 	}
 	if signer == nil {
-		fmt.Println("UNSIGNED: no signing key was given (-key); install.sh and abx upgrade will refuse this release")
+		fmt.Fprintf(say, "release %s is in %s/, UNSIGNED: install.sh and abx upgrade refuse it; a signing key (AGBX_RELEASE_SIGNING_KEY) makes it one they take\n", version, out)
 		return nil
 	}
-	return sign(filepath.Join(out, "SHA256SUMS"), signer)
+	if err := sign(filepath.Join(out, "SHA256SUMS"), signer); err != nil {
+		return err
+	}
+	fmt.Fprintf(say, "release %s is in %s/, signed with %s\n", version, out, keyFile)
+	return nil
 }

@@ -65,7 +65,7 @@ func TestRelease(t *testing.T) {
 		t.Helper()
 		t.Chdir(checkout)
 		out := filepath.Join(t.TempDir(), "dist")
-		if err := run([]target{abxHere}, version, out, key, base); err != nil {
+		if err := run(os.Stdout, []target{abxHere}, version, out, key, base); err != nil {
 			t.Fatal(err)
 		}
 		return out
@@ -268,14 +268,31 @@ func TestRefusals(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(full, "x"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(nil, "", t.TempDir(), "", ""); err == nil || !strings.Contains(err.Error(), "-version is required") {
+	if err := run(io.Discard, nil, "", t.TempDir(), "", ""); err == nil || !strings.Contains(err.Error(), "-version is required") {
 		t.Error(err)
 	}
-	if err := run(nil, "v1.0.0", full, "", ""); err == nil || !strings.Contains(err.Error(), "make clean") {
+	if err := run(io.Discard, nil, "v1.0.0", full, "", ""); err == nil || !strings.Contains(err.Error(), "make clean") {
 		t.Error(err)
 	}
 	if err := writeInstaller("../../install.sh", filepath.Join(t.TempDir(), "i"), "http://x/'; rm -rf /", ""); err == nil {
 		t.Error("an address with a quote was written into a shell script")
+	}
+}
+
+// TestTheLastLine: whoever made a release learns where it is and whether it is signed.
+func TestTheLastLine(t *testing.T) {
+	key := privateKey(t, newKey(t, elliptic.P256()))
+	t.Chdir(filepath.Join("..", ".."))
+	for file, want := range map[string]string{"": "UNSIGNED: install.sh and abx upgrade refuse it", key: "signed with " + key} {
+		out := filepath.Join(t.TempDir(), "dist")
+		var said bytes.Buffer
+		if err := run(&said, nil, "v1.2.3", out, file, ""); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+		if last := lines[len(lines)-1]; !strings.HasPrefix(last, "release v1.2.3 is in "+out+"/, ") || !strings.Contains(last, want) {
+			t.Errorf("the last line is %q", last)
+		}
 	}
 }
 

@@ -3,8 +3,8 @@
 #
 # Claude Code gives hooks the plugin's settings as CLAUDE_PLUGIN_OPTION_*, and puts what a SessionStart hook prints into
 # the conversation: so nothing here prints the key, and it reaches abx by standard input. Other contexts, the choice of
-# the current one, and a context `agentbox` that the person made are left alone. It always succeeds: a session must
-# start without a platform too.
+# the current one, and a context `agentbox` that it did not save itself are left alone. It always succeeds: a session
+# must start without a platform too.
 
 context=agentbox
 
@@ -22,32 +22,44 @@ hash_of() {
 own_context=${AGENTBOX_CONTEXT:-}${AGENTBOX_ENDPOINT:-}${AGENTBOX_CLUSTER_API:-}
 unset AGENTBOX_CONTEXT AGENTBOX_ENDPOINT AGENTBOX_CLUSTER_API AGENTBOX_API_KEY
 
-# address_of_context prints where the saved context leads; nothing when there is none.
-address_of_context() {
-	"$abx" context show "$context" --jq .address.value 2>/dev/null
+# look sets there to what the saved context is, its address and the id of its saved key, or to nothing when there is none.
+look() {
+	there=$("$abx" context list --jq ".items[] | select(.name == \"$context\") | \"\(.address) \(.credentialId // \"-\")\"" 2>&1) || {
+		echo "AgentBox: the contexts of abx could not be read:"
+		echo "$there"
+		return 1
+	}
 }
 
 save() {
 	state_dir=${CLAUDE_PLUGIN_DATA:-${XDG_STATE_HOME:-$HOME/.local/state}/abx}
 	state=$state_dir/claude-code-plugin
-	# Only a hash is kept: it tells whether the settings changed, and nothing else.
+	# Of the settings only a hash is kept: it tells whether they changed, and nothing else.
 	wanted=$(printf '%s\n%s' "$endpoint" "$key" | hash_of)
 	saved=
-	[ ! -f "$state" ] || saved=$(cat "$state")
-	[ -z "$wanted" ] || [ "$wanted" != "$saved" ] || return 0
-	if [ -z "$saved" ]; then
-		there=$(address_of_context)
-		if [ -n "$there" ] && [ "$there" != "${endpoint%/}" ]; then
-			echo "AgentBox: the context $context exists already and leads to $there, so the plugin left it alone. Rename it (abx context rename $context NAME) and start a new session."
-			return 1
-		fi
+	ours=
+	{ [ ! -f "$state" ] || { read -r saved && read -r ours; } <"$state"; } 2>/dev/null
+	look || return 1
+	# The same name is not enough: the person may have removed the plugin's context and made another one.
+	if [ -n "$there" ] && [ "$there" != "$ours" ]; then
+		echo "AgentBox: the context $context, which leads to ${there% *}, is not the one that the plugin saved, so the plugin left it alone. Rename it (abx context rename $context NAME) or remove it (abx context remove $context), and start a new session."
+		return 1
+	fi
+	if [ -n "$there" ] && [ -n "$wanted" ] && [ "$wanted" = "$saved" ]; then return 0; fi
+	# First, because a context that the plugin cannot remember would be a stranger's in the next session.
+	if ! mkdir -p "$state_dir" 2>/dev/null || ! (: >"$state.$$") 2>/dev/null; then
+		echo "AgentBox: the plugin cannot write to $state_dir, so its settings were not saved with abx. Make that folder writable and start a new session."
+		return 1
 	fi
 	if ! answer=$(printf '%s' "$key" | "$abx" context set "$context" --endpoint "$endpoint" --api-key-stdin 2>&1); then
+		rm -f "$state.$$"
 		echo "AgentBox: the plugin's settings could not be saved with abx:"
 		echo "$answer"
 		return 1
 	fi
-	mkdir -p "$state_dir" && printf '%s\n' "$wanted" >"$state.$$" && mv -f "$state.$$" "$state"
+	if look && printf '%s\n%s\n' "$wanted" "$there" >"$state.$$" && mv -f "$state.$$" "$state"; then return 0; fi
+	rm -f "$state.$$"
+	return 1
 }
 
 main() {

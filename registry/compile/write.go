@@ -154,10 +154,16 @@ func (c *resourceCompiler) checkFlag(n *yaml.Node, flag, what, of string) {
 }
 
 func (c *resourceCompiler) view(n *yaml.Node) {
-	c.known(n, "view", "name", "operation", "renderer", "field", "describe", "options")
-	v := registry.View{Name: text(get(n, "name")), Renderer: text(get(n, "renderer")), Field: text(get(n, "field")), Describe: text(get(n, "describe"))}
+	c.known(n, "view", "name", "operation", "renderer", "field", "describe", "until", "options")
+	v := registry.View{
+		Name: text(get(n, "name")), Renderer: text(get(n, "renderer")), Field: text(get(n, "field")),
+		Describe: text(get(n, "describe")), Until: text(get(n, "until")),
+	}
 	if v.Name == "" || v.Describe == "" {
 		c.failf(n, "a view needs a name and describe")
+	}
+	if v.Until != "" && c.item != nil {
+		c.resolve(get(n, "until"), c.item, v.Until, "until")
 	}
 	switch v.Renderer {
 	case "console":

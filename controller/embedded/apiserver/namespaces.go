@@ -64,6 +64,9 @@ func (n *namespaceAdmission) get(ctx context.Context, name string) (*corev1.Name
 	if apierrors.IsNotFound(err) {
 		obj, err = n.namespaces.Get(ctx, name, &metav1.GetOptions{})
 	}
+	if apierrors.IsNotFound(err) { // the storage would name the kind of the object that is created
+		return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
+	}
 	if err != nil {
 		return nil, err
 	}
