@@ -19,7 +19,7 @@ func writeClientEnv(s Settings, endpoint, key, kubeconfig string, addr net.Addr)
 	dataDir := s.DataDir
 	lines := []string{
 		"AGENTBOX_ENDPOINT=" + shellQuote(endpoint),
-		"AGENTBOX_API_KEY=" + shellQuote(key),
+		adminKeyName + "=" + shellQuote(key),
 		"E2B_API_URL=" + shellQuote(endpoint+"/e2b"),
 		"E2B_SANDBOX_URL=" + shellQuote(endpoint),
 		"E2B_API_KEY=" + shellQuote(strings.Replace(key, "agbx_", "e2b_", 1)),

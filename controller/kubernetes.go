@@ -11,10 +11,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/discovery"
 	clientset "k8s.io/client-go/kubernetes"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -43,6 +45,7 @@ type kubernetes struct {
 	Runtime    string // what isolates the sandboxes, for people
 	Dial       claim.DialFunc
 	Logs       podlog.Reader
+	Keys       keyKeeper // where the first key outlives this process; nil where client.env does
 	Stop       func(context.Context) error
 	Failed     <-chan error // the API ended by itself; nil where that is not ours to notice
 	// Identity is who holds the leadership. It names a process on a cluster. On the embedded API it is always the
@@ -67,6 +70,9 @@ func connect(ctx context.Context, s Settings, log *slog.Logger) (*kubernetes, er
 	if _, err := clients.Discovery().ServerVersion(); err != nil {
 		return nil, fmt.Errorf("the Kubernetes API at %s does not answer: %w; check --kubeconfig", config.Host, err)
 	}
+	if err := checkInstalled(clients.Discovery()); err != nil {
+		return nil, fmt.Errorf("the Kubernetes API at %s: %w", config.Host, err)
+	}
 	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}
 	return &kubernetes{
 		Name: config.Host, Config: config, Runtime: "the cluster's",
@@ -76,9 +82,32 @@ func connect(ctx context.Context, s Settings, log *slog.Logger) (*kubernetes, er
 		Logs: podlog.From(func(ctx context.Context, namespace, pod string, o *corev1.PodLogOptions) (io.ReadCloser, error) {
 			return clients.CoreV1().Pods(namespace).GetLogs(pod, o).Stream(ctx)
 		}),
+		Keys:     &keySecret{secrets: clients.CoreV1().Secrets(s.Namespace)},
 		Stop:     func(context.Context) error { return nil },
 		Identity: hostname() + "_" + string(uuid.NewUUID()),
 	}, nil
+}
+
+// checkInstalled makes sure that the cluster serves the platform's types. Without them the reconcilers would wait for
+// what nobody brings.
+func checkInstalled(api discovery.DiscoveryInterface) error {
+	version := v1alpha1.GroupVersion.String()
+	served, err := api.ServerResourcesForGroupVersion(version)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("ask for the types of %s: %w", version, err)
+	}
+	names := map[string]bool{}
+	if err == nil {
+		for i := range served.APIResources {
+			names[served.APIResources[i].Name] = true
+		}
+	}
+	for _, plural := range v1alpha1.Plurals {
+		if !names[plural] {
+			return fmt.Errorf("it does not serve %s of %s: kubectl apply -f deploy/install.yaml installs the types", plural, version)
+		}
+	}
+	return nil
 }
 
 // clusterConfig finds the cluster to use; nil means that there is none and the embedded API is wanted.

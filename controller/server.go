@@ -33,7 +33,13 @@ var Version = "dev"
 
 // Run serves until ctx ends and everything it started has ended. It prints one line to out when the platform is
 // ready; logs go to logs.
-func Run(ctx context.Context, s Settings, out, logs io.Writer) (err error) {
+func Run(ctx context.Context, s Settings, out, logs io.Writer) error {
+	return run(ctx, s, out, logs, connect)
+}
+
+type connectFunc func(context.Context, Settings, *slog.Logger) (*kubernetes, error)
+
+func run(ctx context.Context, s Settings, out, logs io.Writer, connect connectFunc) (err error) {
 	log, err := newLogger(s, logs)
 	if err != nil {
 		return err
@@ -73,8 +79,7 @@ func Run(ctx context.Context, s Settings, out, logs io.Writer) (err error) {
 	running := p.start(context.WithoutCancel(ctx))
 	stops = append(stops, running.stop)
 
-	saved := readClientEnv(s.DataDir)["AGENTBOX_API_KEY"]
-	key, err := p.access.Bootstrap(ctx, saved)
+	key, err := adminKey(ctx, s, kube, p.access)
 	if err != nil {
 		return running.why(err)
 	}
