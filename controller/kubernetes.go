@@ -22,9 +22,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"navix.sh/agentbox/controller/api/v1alpha1"
@@ -61,6 +63,10 @@ func connect(ctx context.Context, s Settings, log *slog.Logger) (*kubernetes, er
 	if config == nil {
 		return connectEmbedded(ctx, s, log)
 	}
+	return connectCluster(config, s)
+}
+
+func connectCluster(config *rest.Config, s Settings) (*kubernetes, error) {
 	// The claim path must not wait for the client's own rate limit.
 	config.QPS, config.Burst = 500, 1000
 	clients, err := clientset.NewForConfig(config)
@@ -175,6 +181,8 @@ func newManager(s Settings, kube *kubernetes) (ctrl.Manager, error) {
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: {Label: labels.NewSelector().Add(*ofPools)},
 		}},
+		// It counts names over the life of the process; one platform after another may use them.
+		Controller:                          config.Controller{SkipNameValidation: ptr.To(true)},
 		LeaderElection:                      true,
 		LeaderElectionResourceLockInterface: lock,
 		LeaderElectionReleaseOnCancel:       true,
