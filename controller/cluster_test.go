@@ -197,6 +197,21 @@ func (p *pod) until(what, path string, holds func(map[string]any) bool) {
 	}
 }
 
+// untilPool waits until a pool's object has a word in it, or has it no longer.
+func (c *cluster) untilPool(name, word string, has bool) {
+	c.t.Helper()
+	get := c.clients.Discovery().RESTClient().Get().AbsPath("/apis/agents.navix.sh/v1alpha1/namespaces/default/sandboxpools/" + name)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		raw, err := get.DoRaw(c.t.Context())
+		if err == nil && bytes.Contains(raw, []byte(word)) == has {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("%s of pool %s: want %v (%v): %s", word, name, has, err, raw)
+		}
+	}
+}
+
 func at(v any, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		m, _ := v.(map[string]any)
@@ -250,9 +265,11 @@ func TestRightsOfTheAccount(t *testing.T) {
 	}
 	p.call("POST", "/envs", admin, login("one"))
 	p.call("PUT", "/envs/demo", admin, login("two"))
-	p.call("PUT", "/envs/demo", admin, `{"name":"demo","templateRef":{"name":"default"},"mode":"WarmPool"}`)
 	size := `"inlineResources":{"requests":{"cpu":"1","memory":"1Gi"},"limits":{"cpu":"1","memory":"1Gi"}}`
-	p.call("POST", "/envs/demo/sandboxpools", admin, `{`+size+`,"replicas":1}`)
+	p.call("POST", "/envs/demo/sandboxpools", admin, `{`+size+`,"replicas":0}`)
+	c.untilPool("demo-1c1gi", "imagePullSecrets", true)
+	p.call("PUT", "/envs/demo", admin, `{"name":"demo","templateRef":{"name":"default"},"mode":"WarmPool"}`)
+	c.untilPool("demo-1c1gi", "imagePullSecrets", false)
 	p.call("PUT", "/envs/demo/sandboxpools/demo-1c1gi", admin, `{`+size+`,"replicas":2}`)
 	p.until("two Pods are idle", "/envs/demo/sandboxpools/demo-1c1gi", func(m map[string]any) bool {
 		n, _ := at(m, "template.status.idleReplicas").(float64)

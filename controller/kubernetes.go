@@ -157,7 +157,7 @@ func hostname() string {
 	return name
 }
 
-// newManager makes the controller-runtime manager: own Pods only in the cache, leadership released on shutdown.
+// newManager makes the controller-runtime manager: own Pods and Secrets only in the cache, leadership released on shutdown.
 func newManager(s Settings, kube *kubernetes) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := clientscheme.AddToScheme(scheme); err != nil {
@@ -167,6 +167,10 @@ func newManager(s Settings, kube *kubernetes) (ctrl.Manager, error) {
 		return nil, err
 	}
 	ofPools, err := labels.NewRequirement(v1alpha1.LabelPool, selection.Exists, nil)
+	if err != nil {
+		return nil, err
+	}
+	ofEnvs, err := labels.NewRequirement(v1alpha1.LabelEnv, selection.Exists, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -180,6 +184,8 @@ func newManager(s Settings, kube *kubernetes) (ctrl.Manager, error) {
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: {Label: labels.NewSelector().Add(*ofPools)},
+			// Pull secrets of envs.
+			&corev1.Secret{}: {Label: labels.NewSelector().Add(*ofEnvs)},
 		}},
 		// It counts names over the life of the process; one platform after another may use them.
 		Controller:                          config.Controller{SkipNameValidation: ptr.To(true)},
