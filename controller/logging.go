@@ -33,11 +33,12 @@ func keepLibrariesQuiet(log *slog.Logger) {
 	ctrl.SetLogger(logger)
 }
 
-// quiet demotes errors to warnings (the libraries try again) and the rest to debug.
+// quiet demotes errors to warnings (the libraries try again) and the rest to debug. What is more verbose than that is
+// dropped: there the client writes down the bodies of requests and answers, and Secrets are among them.
 type quiet struct{ slog.Handler }
 
 func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {
-	return q.Handler.Enabled(ctx, demote(l))
+	return l >= slog.LevelDebug && q.Handler.Enabled(ctx, demote(l))
 }
 
 func (q quiet) Handle(ctx context.Context, r slog.Record) error {
