@@ -90,6 +90,9 @@ func Start(ctx context.Context, o Options) (_ *Agent, err error) {
 	a := &Agent{
 		log: o.Logger, node: o.NodeName, dir: dir, workers: map[types.UID]*worker{}, byIP: map[string]*worker{},
 	}
+	if err := removeTrials(dir); err != nil {
+		return nil, err
+	}
 	a.life, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
 		if err != nil {

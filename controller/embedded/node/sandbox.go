@@ -95,6 +95,9 @@ func (w *worker) startSandbox(ctx context.Context) error {
 			return errors.Join(fmt.Errorf("connect the sandbox to the network: %w", err), p.Stop(ctx))
 		}
 	}
+	if err := p.Persist(); err != nil {
+		return errors.Join(err, p.Stop(ctx), w.agent.network.Detach(string(w.uid)))
+	}
 	w.setSandbox(p)
 	w.agent.setAddress(w.state.IP, w)
 	return nil
@@ -218,6 +221,9 @@ func (a *Agent) adopt(ctx context.Context) error {
 		w := a.newWorker(types.UID(e.Name()))
 		if err := w.adopt(ctx); err != nil {
 			a.log.Info("a former sandbox cannot be taken over and is removed", "pod", e.Name(), "reason", err)
+			if err := namespaces.End(w.dir); err != nil {
+				a.log.Error("a former sandbox is not ended", "pod", e.Name(), "error", err)
+			}
 			if err := a.network.Detach(e.Name()); err != nil {
 				a.log.Error("a network interface is left", "pod", e.Name(), "error", err)
 			}
