@@ -157,10 +157,12 @@ func assemble(s Settings, kube *kubernetes, log *slog.Logger) (*platform, error)
 	if err := pool.Setup(mgr, pool.Options{Claims: claims}); err != nil {
 		return nil, err
 	}
+	stopping := make(chan struct{})
 	nativeAPI, err := native.New(native.Options{
 		Client: direct, Claims: claims, Access: keys, ClusterID: s.ClusterID, ClusterName: s.ClusterName,
 		SystemNamespace: s.Namespace, Version: Version, PublicURL: publicURL(s), Domain: s.Domain,
 		Logs: kube.Logs, Catalogue: goods, Logger: log, Registerer: metrics,
+		Stopping: stopping,
 	})
 	if err != nil {
 		return nil, err
@@ -176,7 +178,7 @@ func assemble(s Settings, kube *kubernetes, log *slog.Logger) (*platform, error)
 
 	p := &platform{
 		manager: mgr, access: keys, claims: claims, gateway: gate, metrics: metrics, log: log,
-		grace: s.ShutdownGrace, serveError: make(chan error, 1),
+		grace: s.ShutdownGrace, serveError: make(chan error, 1), stopping: stopping,
 	}
 	p.server = gateway.NewServer(p.routes(nativeAPI, e2bAPI), log)
 	return p, nil

@@ -86,8 +86,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.proxy(w, r, target, route, pass)
 }
 
-// Close drops the pooled connections of every sandbox and waits for what watches them. Requests in flight end with
-// their server.
+// Close cuts the streams to sandboxes, drops the pooled connections of every sandbox, and waits for what watches them.
+// Other requests in flight end with their server.
 func (g *Gateway) Close() {
 	g.mu.Lock()
 	select {

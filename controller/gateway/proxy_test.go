@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"syscall"
 	"testing"
@@ -264,6 +265,43 @@ func TestKillResetsStreams(t *testing.T) {
 	status, body, _ := do(t, f.request("GET", "iabc", "8080", "/"))
 	if status != 502 || !bytes.Contains(body, []byte("The sandbox was not found")) {
 		t.Errorf("after the kill: %d %s", status, body)
+	}
+}
+
+// TestCloseEndsStreams shows that a gateway that closes ends streams at once, and lets other answers come to their end.
+func TestCloseEndsStreams(t *testing.T) {
+	f := newFixture(t, "")
+	goOn := make(chan struct{})
+	f.sandbox("iabc", 8080, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", r.URL.Query().Get("type"))
+		fmt.Fprintln(w, "first")
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-goOn:
+			fmt.Fprintln(w, "last")
+		case <-r.Context().Done():
+		}
+	}), nil)
+	open := func(kind string) *http.Response {
+		resp, err := http.DefaultClient.Do(f.request("GET", "iabc", "8080", "/?type="+url.QueryEscape(kind)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp
+	}
+	download := open("text/plain")
+	streams := []*http.Response{open("text/event-stream"), open("application/connect+json"), open("application/grpc")}
+	f.gateway.Close()
+	streams = append(streams, open("text/event-stream")) // one that had not begun
+	for _, s := range streams {
+		if body, err := io.ReadAll(s.Body); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the stream of %s ended with %q, %v; want a connection reset", s.Header.Get("Content-Type"), body, err)
+		}
+	}
+	close(goOn)
+	if body, err := io.ReadAll(download.Body); err != nil || string(body) != "first\nlast\n" {
+		t.Errorf("the download ended with %q, %v", body, err)
 	}
 }
 
