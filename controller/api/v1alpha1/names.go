@@ -96,6 +96,9 @@ const (
 	AnnotationContainerID   = Prefix + "container-id"
 )
 
+// ReasonPlatformStopped is why a container ended whose node agent was stopped with the platform, and why its sandbox did.
+const ReasonPlatformStopped = "PlatformStopped"
+
 // Annotations about resetting a used Pod.
 const (
 	// AnnotationPodReset on a Node names the reset protocol that its agent speaks.

@@ -132,7 +132,8 @@ func testKilledAgent(t *testing.T, runtime string) {
 	b.setImage("stays", image.Host+":again")
 	b.await("stays", "replaced", func(p *corev1.Pod) bool { return ready(p) && p.Status.ContainerStatuses[0].RestartCount == 1 })
 
-	// A clean stop leaves nothing, and the next agent starts the Pods anew.
+	// A clean stop leaves nothing but word of it, and the next agent starts the Pods anew.
+	stopped := time.Now()
 	if err := b.agent.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -141,8 +142,18 @@ func testKilledAgent(t *testing.T, runtime string) {
 		t.Errorf("after the stop %d Pods are left, %v", len(entries), err)
 	}
 	assertNothingLeft(t, b.dir)
+	after := time.Now()
+	b.await("stays", "stopped", func(p *corev1.Pod) bool {
+		s := p.Status.ContainerStatuses[0]
+		return !ready(p) && p.Status.Phase == corev1.PodRunning && s.State.Waiting != nil && s.LastTerminationState.Terminated != nil
+	})
+	time.Sleep(time.Second) // the API counts in seconds
 	b.start()
-	b.await("stays", "ready anew", func(p *corev1.Pod) bool { return ready(p) && p.Status.ContainerStatuses[0].RestartCount == 2 })
+	pod = b.await("stays", "ready anew", func(p *corev1.Pod) bool { return ready(p) && p.Status.ContainerStatuses[0].RestartCount == 2 })
+	last := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated
+	if last == nil || last.Reason != v1alpha1.ReasonPlatformStopped || last.FinishedAt.Before(&metav1.Time{Time: stopped.Add(-time.Second)}) || last.FinishedAt.After(after) {
+		t.Errorf("the end with the platform is %+v, want one between %s and %s", last, stopped, after)
+	}
 	if err := b.agent.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -60,6 +61,37 @@ func lostTermination(id string, started metav1.Time) *corev1.ContainerStateTermi
 		ExitCode: 137, Reason: "ContainerStatusUnknown", Message: "the sandbox ended with the node agent or the machine",
 		ContainerID: id, StartedAt: started, FinishedAt: metav1.Now(),
 	}
+}
+
+// tellStopped writes that the Pod's containers have ended with the platform, and when. The next agent starts them again.
+// Where it cannot be written, the next agent can tell less.
+func (w *worker) tellStopped(ctx context.Context) error {
+	w.mu.Lock()
+	w.pod = w.latest
+	w.mu.Unlock()
+	if w.pod == nil || w.over || w.pod.DeletionTimestamp != nil || w.evicted != "" || evicted(w.pod) {
+		return nil
+	}
+	stopped := false
+	for _, c := range w.containers {
+		if c.state != running {
+			continue
+		}
+		stopped = true
+		c.state, c.reason, c.message = waiting, v1alpha1.ReasonPlatformStopped, "the platform was stopped; its next start runs the container again"
+		c.started, c.ready = false, false
+		c.Last = &corev1.ContainerStateTerminated{
+			ExitCode: 137, Reason: v1alpha1.ReasonPlatformStopped, Message: "the platform was stopped",
+			ContainerID: containerIDPrefix + c.ID, StartedAt: metav1.NewTime(c.Started), FinishedAt: metav1.Now(),
+		}
+	}
+	if !stopped {
+		return nil
+	}
+	if err := w.publish(ctx, w.status()); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("write how the Pod %s/%s ended: %w", w.pod.Namespace, w.pod.Name, err)
+	}
+	return nil
 }
 
 func (w *worker) startSandbox(ctx context.Context) error {
