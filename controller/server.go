@@ -72,7 +72,8 @@ func run(ctx context.Context, s Settings, out, logs io.Writer, connect connectFu
 	}
 	stops = append(stops, kube.Stop)
 
-	p, err := assemble(s, kube, log)
+	endpoint := publicEndpoint(s, scheme(s), listener.Addr())
+	p, err := assemble(s, publicDomain(s, endpoint), kube, log)
 	if err != nil {
 		return err
 	}
@@ -83,8 +84,7 @@ func run(ctx context.Context, s Settings, out, logs io.Writer, connect connectFu
 	if err != nil {
 		return running.why(err)
 	}
-	scheme, err := p.serve(listener, s, out)
-	if err != nil {
+	if err := p.serve(listener, s, out); err != nil {
 		return err
 	}
 	stops = append(stops, p.shutdown)
@@ -96,8 +96,7 @@ func run(ctx context.Context, s Settings, out, logs io.Writer, connect connectFu
 	case <-running.done:
 		return running.why(errors.New("the controller ended before it was ready"))
 	}
-	endpoint := publicEndpoint(s, scheme, listener.Addr())
-	if err := writeClientEnv(s, endpoint, key, kube.Kubeconfig, listener.Addr()); err != nil {
+	if err := writeClientEnv(s, endpoint, key, kube.Kubeconfig); err != nil {
 		return err
 	}
 	p.ready.Store(true)
@@ -117,8 +116,8 @@ func run(ctx context.Context, s Settings, out, logs io.Writer, connect connectFu
 	}
 }
 
-// assemble makes every part and ties them together; nothing runs yet.
-func assemble(s Settings, kube *kubernetes, log *slog.Logger) (*platform, error) {
+// assemble makes every part and ties them together; nothing runs yet. Domain is the one that clients are told.
+func assemble(s Settings, domain string, kube *kubernetes, log *slog.Logger) (*platform, error) {
 	mgr, err := newManager(s, kube)
 	if err != nil {
 		return nil, err
@@ -160,7 +159,7 @@ func assemble(s Settings, kube *kubernetes, log *slog.Logger) (*platform, error)
 	stopping := make(chan struct{})
 	nativeAPI, err := native.New(native.Options{
 		Client: direct, Claims: claims, Access: keys, ClusterID: s.ClusterID, ClusterName: s.ClusterName,
-		SystemNamespace: s.Namespace, Version: Version, PublicURL: publicURL(s), Domain: s.Domain,
+		SystemNamespace: s.Namespace, Version: Version, PublicURL: publicURL(s), Domain: domain,
 		Logs: kube.Logs, Catalogue: goods, Logger: log, Registerer: metrics,
 		Stopping: stopping,
 	})
@@ -171,7 +170,7 @@ func assemble(s Settings, kube *kubernetes, log *slog.Logger) (*platform, error)
 		return nil, err
 	}
 	e2bAPI := e2b.New(e2b.Options{
-		Claims: claims, Access: keys, Envs: mgr.GetCache(), ClusterID: s.ClusterID, Domain: s.Domain,
+		Claims: claims, Access: keys, Envs: mgr.GetCache(), ClusterID: s.ClusterID, Domain: domain,
 		Logs: kube.Logs, Logger: log.With("component", "e2b"), Registerer: metrics,
 	})
 	gate := gateway.New(gateway.Options{Claims: claims, Access: keys, Domain: s.Domain, Logger: log.With("component", "gateway")})
@@ -184,15 +183,13 @@ func assemble(s Settings, kube *kubernetes, log *slog.Logger) (*platform, error)
 	return p, nil
 }
 
-// serve starts answering on the listener, with TLS when it is asked for, and returns the scheme.
-func (p *platform) serve(l net.Listener, s Settings, out io.Writer) (string, error) {
-	scheme := "http"
+// serve starts answering on the listener, with TLS when it is asked for.
+func (p *platform) serve(l net.Listener, s Settings, out io.Writer) error {
 	config, err := tlsConfig(s, out)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if config != nil {
-		scheme = "https"
 		l = tls.NewListener(l, config)
 	}
 	go func() {
@@ -200,5 +197,5 @@ func (p *platform) serve(l net.Listener, s Settings, out io.Writer) (string, err
 			p.serveError <- fmt.Errorf("serve: %w", err)
 		}
 	}()
-	return scheme, nil
+	return nil
 }
