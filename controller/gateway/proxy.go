@@ -23,16 +23,15 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, t Target, route 
 	under.closed = g.closed
 	defer under.finish()
 
+	if !isHealth(r, t) {
+		// A request is activity for as long as it is open: a terminal or a command that says nothing is in use, and
+		// what envd sends to keep a stream alive must not be what decides.
+		defer claim.Hold(g.claims, t.ID)()
+	}
 	b := g.backendOf(t.ID, route)
 	via := b.http1
-	switch {
-	case isHealth(r, t):
-		via = b.quiet
-	default:
-		g.claims.Touch(t.ID)
-		if isGRPC(r) {
-			via = b.h2c
-		}
+	if isGRPC(r) {
+		via = b.h2c
 	}
 	if r.ProtoMajor == 1 {
 		// A client may go on sending while it reads the answer; without this the server would first drain the body.
