@@ -103,6 +103,15 @@ func publicDomain(s Settings, endpoint string) string {
 	return net.JoinHostPort(s.Domain, u.Port())
 }
 
+// publicHost is the host name of --public-url, empty without one.
+func publicHost(s Settings) string {
+	u, err := url.Parse(s.PublicURL)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
 // publicURL tells which address a client reached the platform at.
 func publicURL(s Settings) func(*http.Request) string {
 	return func(r *http.Request) string {

@@ -173,7 +173,9 @@ func assemble(s Settings, domain string, kube *kubernetes, log *slog.Logger) (*p
 		Claims: claims, Access: keys, Envs: mgr.GetCache(), ClusterID: s.ClusterID, Domain: domain,
 		Logs: kube.Logs, Logger: log.With("component", "e2b"), Registerer: metrics,
 	})
-	gate := gateway.New(gateway.Options{Claims: claims, Access: keys, Domain: s.Domain, Logger: log.With("component", "gateway")})
+	gate := gateway.New(gateway.Options{
+		Claims: claims, Access: keys, Domain: s.Domain, Host: publicHost(s), Logger: log.With("component", "gateway"),
+	})
 
 	p := &platform{
 		manager: mgr, access: keys, claims: claims, gateway: gate, metrics: metrics, log: log,

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"syscall"
@@ -145,6 +146,46 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("Content-Type %q", header.Get("Content-Type"))
 			}
 		})
+	}
+}
+
+// A script in a page must be able to read that its sandbox is gone: without CORS it sees a broken network.
+func TestScriptsReadRefusals(t *testing.T) {
+	f := newFixture(t, "")
+	dialPauses = []time.Duration{time.Millisecond}
+	f.sandbox("iabc", EnvdPort, echo, nil)
+	for _, port := range []string{"49983", "8080", "x"} {
+		for _, id := range []string{"inone", "iabc"} {
+			if id == "iabc" && port == "49983" {
+				continue // envd answers there
+			}
+			r := f.request("GET", id, port, "/health")
+			r.Header.Set("Origin", "https://page.test")
+			if status, body, header := do(t, r); status < 400 || header.Get("Access-Control-Allow-Origin") != "*" {
+				t.Errorf("%s %s: %d %s %v", id, port, status, body, header)
+			}
+			r.Method = "OPTIONS"
+			r.Header.Set("Access-Control-Request-Method", "GET")
+			r.Header.Set("Access-Control-Request-Headers", "x-access-token")
+			status, _, header := do(t, r)
+			if status != 204 || header.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(header.Get("Access-Control-Allow-Headers"), "*") {
+				t.Errorf("preflight %s %s: %d %v", id, port, status, header)
+			}
+		}
+	}
+
+	// The preflight of a request that addresses by headers does not have them yet.
+	r := httptest.NewRequest("OPTIONS", "/files", nil)
+	r.Header.Set("Origin", "https://page.test")
+	r.Header.Set("Access-Control-Request-Method", "GET")
+	if f.gateway.Match(r) {
+		t.Error("any preflight is taken for the gateway's")
+	}
+	r.Header.Set("Access-Control-Request-Headers", "e2b-sandbox-id,e2b-sandbox-port,x-access-token")
+	w := httptest.NewRecorder()
+	f.gateway.ServeHTTP(w, r)
+	if !f.gateway.Match(r) || w.Code != 204 || w.Header().Get("Access-Control-Allow-Origin") != "*" {
+		t.Errorf("preflight of a request with headers: %d %v", w.Code, w.Header())
 	}
 }
 
