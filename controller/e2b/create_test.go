@@ -50,6 +50,7 @@ func TestCreate(t *testing.T) {
 				t.Fatalf("%d %s", a.Status, a.Body)
 			}
 			tc.want.Owner, tc.want.Secure = alice, true
+			tc.want.DefaultStartupTimeout = 55 * time.Second // the SDKs wait for 60 s
 			if tc.want.Metadata == nil {
 				tc.want.Metadata = map[string]string{}
 			}
