@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/record"
@@ -30,14 +32,18 @@ const (
 	// statusEvery bounds how often a busy pool's status is written.
 	statusEvery = 500 * time.Millisecond
 	// quotaRetry is when a pool that quota or policy stopped tries again.
-	quotaRetry            = 15 * time.Second
+	quotaRetry = 15 * time.Second
+	// lostRetry is when a pool that is being deleted looks for its Pods again.
+	lostRetry             = time.Second
 	maxBackoff            = 5 * time.Minute
 	defaultMaxUnavailable = "20%"
 )
 
 // reconciler brings pools to their wanted state. controller-runtime runs one Reconcile per pool at a time.
 type reconciler struct {
-	client       client.Client
+	client client.Client
+	// live reads from the API server, past the cache.
+	live         client.Reader
 	events       record.EventRecorder
 	claims       Claims
 	clock        clock.Clock
@@ -55,6 +61,7 @@ type memory struct {
 	holdUntil time.Time
 	written   time.Time // last status write
 	secret    types.UID // pool UID whose init Secret is known to exist
+	searched  bool      // for Pods that lost their label while no controller ran
 }
 
 func (r *reconciler) remember(key types.NamespacedName) *memory {
@@ -133,7 +140,12 @@ func (p *pass) run(ctx context.Context) error {
 	for i := range list.Items {
 		pod := &list.Items[i]
 		if !metav1.IsControlledBy(pod, p.pool) {
-			continue // a label alone makes no member: somebody else's Pod is never counted, claimed or deleted
+			continue // a Pod of a former pool of this name
+		}
+		if pod.Labels[v1alpha1.LabelPool] != p.key.Name {
+			if err := p.relabel(ctx, pod); err != nil {
+				return err
+			}
 		}
 		v := viewOf(pod, p.revision)
 		p.pods = append(p.pods, v)
@@ -152,6 +164,12 @@ func (p *pass) run(ctx context.Context) error {
 	}
 	if p.pool.DeletionTimestamp != nil {
 		return p.finalize(ctx, creating)
+	}
+	if !p.memory.searched {
+		if _, err := p.findLost(ctx); err != nil {
+			return err
+		}
+		p.memory.searched = true
 	}
 	if err := p.ensureInitSecret(ctx); err != nil {
 		return err
@@ -306,6 +324,41 @@ func (p *pass) unpin(ctx context.Context, pod *corev1.Pod) error {
 	return ignoreConflict(client.IgnoreNotFound(p.client.Update(ctx, pod))) // a Pod's event brings the reconciler back
 }
 
+// findLost gives the pool's Pods that have lost their label, and are therefore in no cache, the label back. It reports
+// whether there were any. The claim path does this for Pods that lose it while it watches.
+func (p *pass) findLost(ctx context.Context) (bool, error) {
+	unlabelled, err := labels.NewRequirement(v1alpha1.LabelPool, selection.DoesNotExist, nil)
+	if err != nil {
+		return false, err
+	}
+	var list corev1.PodList
+	err = p.live.List(ctx, &list, client.InNamespace(p.key.Namespace), client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*unlabelled)})
+	if err != nil {
+		return false, fmt.Errorf("list the Pods without a pool's label: %w", err)
+	}
+	found := false
+	for i := range list.Items {
+		if pod := &list.Items[i]; metav1.IsControlledBy(pod, p.pool) {
+			if err := p.relabel(ctx, pod); err != nil {
+				return found, err
+			}
+			found = true
+		}
+	}
+	return found, nil
+}
+
+// relabel puts the pool's label back on one of its Pods.
+func (p *pass) relabel(ctx context.Context, pod *corev1.Pod) error {
+	next := pod.DeepCopy()
+	metav1.SetMetaDataLabel(&next.ObjectMeta, v1alpha1.LabelPool, p.key.Name)
+	if err := p.client.Patch(ctx, next, client.MergeFrom(pod)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("label Pod %s as one of pool %s: %w", pod.Name, p.key, err)
+	}
+	p.events.Eventf(p.pool, corev1.EventTypeWarning, "PodRelabelled", "Pod %s had lost its label %s; it has it back", pod.Name, v1alpha1.LabelPool)
+	return nil
+}
+
 // finalize deletes every Pod of a pool that is being deleted, whatever it does, and then lets the pool go. The
 // claim path leaves a record of each sandbox that ends this way, and releases its Pod.
 func (p *pass) finalize(ctx context.Context, creating int) error {
@@ -322,6 +375,10 @@ func (p *pass) finalize(ctx context.Context, creating int) error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil || len(p.pods) > 0 || creating > 0 {
+		return err
+	}
+	if found, err := p.findLost(ctx); err != nil || found {
+		p.lookAgain(lostRetry) // the cache shows them before that, and their event brings the reconciler back
 		return err
 	}
 	p.done = true

@@ -41,11 +41,11 @@ func newRig(t *testing.T, replicas int32, funcs interceptor.Funcs) *rig {
 	s.Replicas = replicas
 	p := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Name: "pool", Namespace: "ns", UID: "u"}, Spec: *s}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(p).WithStatusSubresource(p).
-		WithIndex(&corev1.Pod{}, indexPool, func(o client.Object) []string { return []string{o.GetLabels()[v1alpha1.LabelPool]} }).
+		WithIndex(&corev1.Pod{}, indexPool, func(o client.Object) []string { return []string{poolOf(o)} }).
 		WithInterceptorFuncs(funcs).Build()
 	clk := testclock.NewFakeClock(time.Unix(1_700_000_000, 0))
 	return &rig{t: t, client: c, clock: clk, key: client.ObjectKeyFromObject(p), r: &reconciler{
-		client: c, events: record.NewFakeRecorder(100), clock: clk, expectations: newExpectations(), memory: map[types.NamespacedName]*memory{},
+		client: c, live: c, events: record.NewFakeRecorder(100), clock: clk, expectations: newExpectations(), memory: map[types.NamespacedName]*memory{},
 	}}
 }
 
