@@ -2,6 +2,8 @@ package env
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,9 +23,9 @@ import (
 	"navix.sh/agentbox/controller/embedded/apiserver/apiservertest"
 )
 
-// TestEnvOnARealAPI follows one env from its first manifest to the end. Pools are not reconciled here, so their
-// status stays what the test writes.
-func TestEnvOnARealAPI(t *testing.T) {
+// onRealAPI runs the reconciler on an API server, where pools are not reconciled, and returns a client of it.
+func onRealAPI(t *testing.T, o Options) client.Client {
+	t.Helper()
 	config := apiservertest.StartForTest(t)
 	scheme := runtime.NewScheme()
 	_ = clientscheme.AddToScheme(scheme)
@@ -36,7 +38,7 @@ func TestEnvOnARealAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Setup(mgr, Options{ClusterID: "here"}); err != nil {
+	if err := Setup(mgr, o); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -52,7 +54,14 @@ func TestEnvOnARealAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
 
+// TestEnvOnARealAPI follows one env from its first manifest to the end. Pools are not reconciled here, so their
+// status stays what the test writes.
+func TestEnvOnARealAPI(t *testing.T) {
+	ctx := t.Context()
+	c := onRealAPI(t, Options{ClusterID: "here"})
 	in := inputs()
 	e := &v1alpha1.SandboxEnv{
 		ObjectMeta: metav1.ObjectMeta{Name: "env", Namespace: "default", Labels: map[string]string{v1alpha1.LabelTeam: "red"}},
@@ -199,4 +208,152 @@ func TestEnvOnARealAPI(t *testing.T) {
 	if err := c.Get(ctx, client.ObjectKeyFromObject(foreign), foreign); err != nil {
 		t.Errorf("the foreign pool went with the env's members: %v", err)
 	}
+}
+
+// envFixture is an env with one member on a real API server, and the template that it names.
+type envFixture struct {
+	t      *testing.T
+	client client.Client
+	env    *v1alpha1.SandboxEnv
+}
+
+func newFixture(t *testing.T, o Options, change func(*v1alpha1.SandboxEnv)) *envFixture {
+	t.Helper()
+	o.ClusterID = "here"
+	f := &envFixture{t: t, client: onRealAPI(t, o)}
+	in := inputs()
+	f.env = &v1alpha1.SandboxEnv{
+		ObjectMeta: metav1.ObjectMeta{Name: "env", Namespace: "default"},
+		Spec: v1alpha1.SandboxEnvSpec{
+			TemplateRef: v1alpha1.TemplateReference{Name: "tpl"},
+			Clusters:    []v1alpha1.ClusterSegment{{ClusterID: "here", Members: []v1alpha1.Member{*in.Member}}},
+		},
+	}
+	if change != nil {
+		change(f.env)
+	}
+	for _, o := range []client.Object{in.Template, f.env} {
+		if err := f.client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+// eventually waits until env and pool are as they should be; the pool is empty while there is none.
+func (f *envFixture) eventually(what string, met func(e *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool) {
+	f.t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var e v1alpha1.SandboxEnv
+		var p v1alpha1.SandboxPool
+		_ = f.client.Get(f.t.Context(), client.ObjectKeyFromObject(f.env), &e)
+		_ = f.client.Get(f.t.Context(), client.ObjectKey{Namespace: "default", Name: "env-1c2gi"}, &p)
+		if met(&e, &p) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			f.t.Fatalf("timed out waiting for %s\nenv: %+v\npool: %+v", what, e.Status, p.Spec)
+		}
+	}
+}
+
+func ready(e *v1alpha1.SandboxEnv) metav1.Condition {
+	if c := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.EnvConditionReady); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+func TestDeletedEnvSaysSo(t *testing.T) {
+	f := newFixture(t, Options{}, func(e *v1alpha1.SandboxEnv) { e.Finalizers = []string{"example.com/hold"} })
+	f.eventually("the pool to serve", func(e *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		p.Status.IdleReplicas = 3
+		meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{Type: v1alpha1.PoolConditionAvailable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonIdlePodsAvailable})
+		return p.Name != "" && f.client.Status().Update(t.Context(), p) == nil
+	})
+	f.eventually("the env to be ready", func(e *v1alpha1.SandboxEnv, _ *v1alpha1.SandboxPool) bool {
+		return ready(e).Status == metav1.ConditionTrue
+	})
+	if err := f.client.Delete(t.Context(), f.env); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("the env to say that it goes", func(e *v1alpha1.SandboxEnv, _ *v1alpha1.SandboxPool) bool {
+		c := ready(e)
+		return c.Status == metav1.ConditionFalse && c.Reason == reasonTerminating && e.Status.IdleReplicas == 3
+	})
+}
+
+func TestUnknownInstanceType(t *testing.T) {
+	types := func(name string, multiplier int32) (corev1.ResourceRequirements, bool) {
+		return corev1.ResourceRequirements{Requests: size("cpu", "1", "memory", "2Gi")}, name == "small"
+	}
+	f := newFixture(t, Options{Size: types}, func(e *v1alpha1.SandboxEnv) {
+		e.Spec.Clusters[0].Members[0].Config = v1alpha1.MemberConfig{InstanceType: "nosuch"}
+	})
+	says := func(e *v1alpha1.SandboxEnv, text string) bool {
+		c := ready(e)
+		return c.Status == metav1.ConditionFalse && c.Reason == reasonInvalidMember && strings.Contains(c.Message, `"nosuch"`) && strings.Contains(c.Message, text)
+	}
+	set := func(name string) {
+		f.eventually("the member to be changed", func(e *v1alpha1.SandboxEnv, _ *v1alpha1.SandboxPool) bool {
+			e.Spec.Clusters[0].Members[0].Config.InstanceType = name
+			return f.client.Update(t.Context(), e) == nil
+		})
+	}
+	f.eventually("the type to be refused", func(e *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		return says(e, "catalogue") && p.Name == ""
+	})
+	set("small")
+	f.eventually("the pool", func(_ *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool { return p.Spec.Replicas == 3 })
+	set("nosuch")
+	f.eventually("the pool to stay", func(e *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		return says(e, "stays") && p.DeletionTimestamp == nil && p.Spec.Replicas == 3
+	})
+}
+
+func TestScaledToZeroIsNotReady(t *testing.T) {
+	f := newFixture(t, Options{}, func(e *v1alpha1.SandboxEnv) { e.Spec.Clusters[0].Members[0].Spec.Replicas = 0 })
+	f.eventually("the env to say that it serves nobody", func(e *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		c := ready(e)
+		return p.Name != "" && c.Status == metav1.ConditionFalse && c.Reason == reasonScaledToZero && strings.Contains(c.Message, "abx scale")
+	})
+}
+
+func TestScaledPoolIsToldWhoOwnsTheNumber(t *testing.T) {
+	f := newFixture(t, Options{}, nil)
+	events := func() []corev1.Event {
+		var list corev1.EventList
+		if err := f.client.List(t.Context(), &list, client.InNamespace("default")); err != nil {
+			t.Fatal(err)
+		}
+		return slices.DeleteFunc(list.Items, func(e corev1.Event) bool {
+			return e.Reason != "ReplicasRestored" || e.InvolvedObject.Name != "env-1c2gi"
+		})
+	}
+	f.eventually("the status", func(e *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		return e.Status.DesiredReplicas == 3 && p.Spec.Replicas == 3
+	})
+	f.eventually("the env to be scaled", func(e *v1alpha1.SandboxEnv, _ *v1alpha1.SandboxPool) bool {
+		e.Spec.Clusters[0].Members[0].Spec.Replicas = 4
+		return f.client.Update(t.Context(), e) == nil
+	})
+	f.eventually("the status", func(e *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		return e.Status.DesiredReplicas == 4 && p.Spec.Replicas == 4
+	})
+	if e := events(); len(e) != 0 {
+		t.Errorf("the env's own change is complained about: %s", e[0].Message)
+	}
+	f.eventually("the pool to be scaled by hand", func(_ *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		p.Spec.Replicas = 9
+		return f.client.Update(t.Context(), p) == nil
+	})
+	f.eventually("an event", func(_ *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		e := events()
+		return p.Spec.Replicas == 4 && len(e) == 1 && strings.Contains(e[0].Message, "abx scale envs env pools env-1c2gi")
+	})
 }
