@@ -16,6 +16,7 @@ import (
 
 	"navix.sh/agentbox/controller/api/v1alpha1"
 	"navix.sh/agentbox/controller/embedded/apiserver"
+	"navix.sh/agentbox/controller/env"
 )
 
 func TestOtherImageIsSwappedIn(t *testing.T) {
@@ -474,5 +475,27 @@ func TestEndedMeanwhile(t *testing.T) {
 				t.Errorf("the exit code is %v", r.ExitCode)
 			}
 		})
+	}
+}
+
+// TestScaledToZero: nothing would end the wait for a Pod of an env without any, whatever its scaling policies say.
+func TestScaledToZero(t *testing.T) {
+	ns := testBed.env(t, 0, func(e *v1alpha1.SandboxEnv) {
+		group := env.DefaultGroup("1c2gi")
+		group.Enabled = true
+		e.Spec.Autoscaling = &v1alpha1.EnvAutoscaling{Groups: []v1alpha1.ScalingGroup{group}}
+	})
+	m, _ := testBed.manager(t)
+	await(t, t.Context(), "the pool to be known", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		pl := m.pools[types.NamespacedName{Namespace: ns, Name: "env-1c2gi"}]
+		return pl != nil && !pl.absent
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := m.Create(ctx, Request{Owner: owner(ns), Env: "env"})
+	if code(err) != CodeNoCapacity || !strings.Contains(err.Error(), "scaled to zero") {
+		t.Errorf("create: %v", describeError(err))
 	}
 }
