@@ -92,20 +92,31 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, err
 	}
-	if pool.DeletionTimestamp == nil && controllerutil.AddFinalizer(&pool, v1alpha1.FinalizerPool) {
+	revision := Revision(&pool.Spec)
+	if pool.DeletionTimestamp == nil && mark(&pool, revision) {
 		if err := r.client.Update(ctx, &pool); err != nil {
 			return ctrl.Result{RequeueAfter: settleTime}, ignoreConflict(err)
 		}
 	}
 	pass := &pass{
 		reconciler: r, pool: &pool, key: req.NamespacedName, memory: r.remember(req.NamespacedName),
-		now: r.clock.Now(), revision: Revision(&pool.Spec),
+		now: r.clock.Now(), revision: revision,
 	}
 	err := pass.run(ctx)
 	if statusErr := pass.publish(ctx); err == nil {
 		err = statusErr
 	}
 	return ctrl.Result{RequeueAfter: pass.again}, err
+}
+
+// mark puts the finalizer and the label of the revision on a pool. It reports whether anything was missing.
+func mark(pool *v1alpha1.SandboxPool, revision string) bool {
+	added := controllerutil.AddFinalizer(pool, v1alpha1.FinalizerPool)
+	if pool.Labels[v1alpha1.LabelTemplateHash] == revision {
+		return added
+	}
+	metav1.SetMetaDataLabel(&pool.ObjectMeta, v1alpha1.LabelTemplateHash, revision)
+	return true
 }
 
 // pass is one Reconcile of one pool.
