@@ -34,8 +34,10 @@ const (
 	// quotaRetry is when a pool that quota or policy stopped tries again.
 	quotaRetry = 15 * time.Second
 	// lostRetry is when a pool that is being deleted looks for its Pods again.
-	lostRetry             = time.Second
-	maxBackoff            = 5 * time.Minute
+	lostRetry  = time.Second
+	maxBackoff = 5 * time.Minute
+	// stableAfter is how long a Pod must have been Ready to show that Pods of its kind do not die at once.
+	stableAfter           = 10 * time.Second
 	defaultMaxUnavailable = "20%"
 )
 
@@ -56,12 +58,10 @@ type reconciler struct {
 // memory is what a pool's reconciler remembers between passes. Losing it in a restart costs at most one retry.
 type memory struct {
 	admitted Admission
-	// failures counts Pods that died since the pool was last healthy; new Pods wait until after.
-	failures  int
-	holdUntil time.Time
-	written   time.Time // last status write
-	secret    types.UID // pool UID whose init Secret is known to exist
-	searched  bool      // for Pods that lost their label while no controller ran
+	failing  Failing
+	written  time.Time // last status write
+	secret   types.UID // pool UID whose init Secret is known to exist
+	searched bool      // for Pods that lost their label while no controller ran
 }
 
 func (r *reconciler) remember(key types.NamespacedName) *memory {
@@ -188,7 +188,7 @@ func (p *pass) run(ctx context.Context) error {
 	p.backOff()
 	plan := MakePlan(State{
 		Desired: int(p.pool.Spec.Replicas), MaxUnavailable: maxUnavailable(p.pool), Pods: p.pods,
-		Creating: creating, HoldCreates: p.now.Before(p.memory.holdUntil),
+		Creating: creating, HoldCreates: p.now.Before(p.memory.failing.HoldUntil),
 	})
 	if err := p.delete(ctx, plan.Delete); err != nil {
 		return err
@@ -196,26 +196,38 @@ func (p *pass) run(ctx context.Context) error {
 	return p.create(ctx, plan.Create)
 }
 
-// backOff makes a pool whose Pods die wait longer and longer before it makes new ones.
+// backOff makes a pool whose Pods die wait longer and longer before it makes new ones. It is over when a Pod that was
+// made since has stayed Ready, or when no Pod is missing.
 func (p *pass) backOff() {
-	dead, healthy := 0, 0
+	f := &p.memory.failing
+	var dead *Pod
+	stable, recovered := 0, false
 	for i := range p.pods {
+		pod := &p.pods[i]
 		switch {
-		case p.pods[i].Terminating:
-		case p.pods[i].Dead:
-			dead++
-		case p.pods[i].Ready:
-			healthy++
+		case pod.Terminating:
+		case pod.Dead:
+			dead = pod
+		case pod.Ready:
+			left := stableAfter - p.now.Sub(pod.ReadySince)
+			if f.Times > 0 && left > 0 {
+				p.lookAgain(left)
+				continue
+			}
+			stable++
+			recovered = recovered || pod.Created.After(f.Last)
 		}
 	}
 	switch {
-	case dead > 0:
-		p.memory.failures++
-		p.memory.holdUntil = p.now.Add(min(time.Second<<min(p.memory.failures-1, 10), maxBackoff))
-	case healthy >= int(p.pool.Spec.Replicas):
-		p.memory.failures, p.memory.holdUntil = 0, time.Time{}
+	case dead != nil:
+		f.Times++
+		f.Last, f.Why = p.now, dead.Why
+		f.HoldUntil = p.now.Add(min(time.Second<<min(f.Times-1, 10), maxBackoff))
+		p.events.Eventf(p.pool, corev1.EventTypeWarning, v1alpha1.ReasonPodsFailing, "Pod %s: %s; %s", dead.Name, dead.Why, f)
+	case f.Times > 0 && (recovered || stable >= int(p.pool.Spec.Replicas)):
+		*f = Failing{}
 	}
-	p.lookAgain(p.memory.holdUntil.Sub(p.now))
+	p.lookAgain(f.HoldUntil.Sub(p.now))
 }
 
 func maxUnavailable(p *v1alpha1.SandboxPool) int {
@@ -415,7 +427,7 @@ func (p *pass) publish(ctx context.Context) error {
 	if p.claims != nil {
 		waiting = p.claims.Waiting(p.key.Namespace, p.key.Name)
 	}
-	next := observe(p.pool, p.revision, p.pods, p.hashes, waiting, p.memory.admitted)
+	next := observe(p.pool, p.revision, p.pods, p.hashes, waiting, p.memory.admitted, p.memory.failing)
 	if reflect.DeepEqual(next, p.pool.Status) {
 		return nil
 	}

@@ -171,6 +171,7 @@ const (
 	ReasonUnhealthyIdlePods      = "UnhealthyIdlePods"
 	ReasonFailedPodsPresent      = "FailedPodsPresent"
 	ReasonUnhealthyAndFailedPods = "UnhealthyAndFailedPods"
+	ReasonPodsFailing            = "PodsFailing"
 	ReasonAllPodsHealthy         = "AllPodsHealthy"
 	ReasonAdmissionGranted       = "AdmissionGranted"
 	ReasonResourceQuotaExhausted = "ResourceQuotaExhausted"
