@@ -357,3 +357,32 @@ func TestScaledPoolIsToldWhoOwnsTheNumber(t *testing.T) {
 		return p.Spec.Replicas == 4 && len(e) == 1 && strings.Contains(e[0].Message, "abx scale envs env pools env-1c2gi")
 	})
 }
+
+// TestNamesOnARealAPI: what the native API refuses, a manifest cannot have either.
+func TestNamesOnARealAPI(t *testing.T) {
+	c := onRealAPI(t, Options{ClusterID: "here"})
+	env := func(name string) client.Object {
+		return &v1alpha1.SandboxEnv{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: v1alpha1.SandboxEnvSpec{TemplateRef: v1alpha1.TemplateReference{Name: "tpl"}}}
+	}
+	pool := func(name string) client.Object {
+		return &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
+	}
+	for _, tt := range []struct {
+		object  client.Object
+		allowed bool
+	}{
+		{env("a"), true},
+		{env("a-1"), true},
+		{env(strings.Repeat("a", MaxNameLength)), true},
+		{env(strings.Repeat("a", MaxNameLength+1)), false},
+		{env("a.b"), false},
+		{env("1a"), false},
+		{pool(strings.Repeat("a", 63)), true},
+		{pool(strings.Repeat("a", 64)), false},
+	} {
+		err := c.Create(t.Context(), tt.object)
+		if (err == nil) != tt.allowed || err != nil && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "name")) {
+			t.Errorf("%T %s: %v", tt.object, tt.object.GetName(), err)
+		}
+	}
+}
