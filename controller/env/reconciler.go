@@ -132,6 +132,7 @@ func (p *pass) freeze(ctx context.Context) (bool, error) {
 	changed, rolled := false, []string{}
 	for i := range segment.Members {
 		m := &segment.Members[i]
+		follows := followsTemplate(Inputs{Env: p.env, Member: m})
 		spec, group, err := p.render(m, pull)
 		if err != nil {
 			kept := ""
@@ -151,7 +152,7 @@ func (p *pass) freeze(ctx context.Context) (bool, error) {
 			}
 			m.Spec, changed = &spec, true
 		}
-		meta := &v1alpha1.MemberMetadata{Labels: p.poolLabels(m), Annotations: p.poolAnnotations(m)}
+		meta := &v1alpha1.MemberMetadata{Labels: p.poolLabels(m), Annotations: p.poolAnnotations(m, follows)}
 		if !equality.Semantic.DeepEqual(m.Metadata, meta) {
 			m.Metadata, changed = meta, true
 		}
@@ -230,13 +231,24 @@ func (p *pass) poolLabels(m *v1alpha1.Member) map[string]string {
 	return labels
 }
 
-func (p *pass) poolAnnotations(m *v1alpha1.Member) map[string]string {
+// poolAnnotations are the annotations of a member's pool. follows is whether its Pods follow the template.
+func (p *pass) poolAnnotations(m *v1alpha1.Member, follows bool) map[string]string {
 	annotations := map[string]string{}
 	maps.Copy(annotations, m.Config.Annotations)
 	annotations[v1alpha1.AnnotationTemplateName] = p.template.Name
 	if p.template.Spec.Version != "" {
 		annotations[v1alpha1.AnnotationTemplateVersion] = p.template.Spec.Version
 	}
+	delete(annotations, v1alpha1.AnnotationGivenKeys)
+	var given givenKeys
+	if m.Metadata != nil {
+		given = readGivenKeys(m.Metadata.Annotations)
+	}
+	if follows {
+		given.PodLabels, given.PodAnnotations = sortedKeys(p.template.Spec.Template.Labels), sortedKeys(p.template.Spec.Template.Annotations)
+	}
+	given.PoolAnnotations = sortedKeys(annotations)
+	given.writeTo(annotations)
 	return annotations
 }
 
@@ -277,7 +289,7 @@ func (p *pass) syncPool(ctx context.Context, m *v1alpha1.Member) error {
 	if hash := have.Labels[v1alpha1.LabelTemplateHash]; hash != "" {
 		want.Labels[v1alpha1.LabelTemplateHash] = hash // the pool's reconciler writes it
 	}
-	want.Annotations = mergedOver(have.Annotations, m.Metadata.Annotations)
+	want.Annotations = regiven(have.Annotations, readGivenKeys(have.Annotations).PoolAnnotations, m.Metadata.Annotations)
 	if have.DeletionTimestamp != nil || equality.Semantic.DeepEqual(have.Spec, want.Spec) &&
 		maps.Equal(have.Labels, want.Labels) && maps.Equal(have.Annotations, want.Annotations) {
 		return nil

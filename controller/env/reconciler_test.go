@@ -386,3 +386,37 @@ func TestNamesOnARealAPI(t *testing.T) {
 		}
 	}
 }
+
+// TestRemovedKeysGo: what a template or a member no longer says goes from the pool; what somebody else said stays.
+func TestRemovedKeysGo(t *testing.T) {
+	f := newFixture(t, Options{}, func(e *v1alpha1.SandboxEnv) {
+		e.Spec.Clusters[0].Members[0].Config.Annotations = map[string]string{"mine": "x"}
+	})
+	f.eventually("the pool", func(_ *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		return p.Annotations["mine"] == "x" && p.Spec.Template.Labels["a"] == "template"
+	})
+	f.eventually("keys of somebody else", func(e *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, "foreign", "y")
+		if f.client.Update(t.Context(), p) != nil {
+			return false
+		}
+		m := &e.Spec.Clusters[0].Members[0]
+		m.Config.Annotations = nil
+		m.Spec.Template.Labels["plugin"] = "z"
+		return f.client.Update(t.Context(), e) == nil
+	})
+	f.eventually("the template to be changed", func(*v1alpha1.SandboxEnv, *v1alpha1.SandboxPool) bool {
+		var tpl v1alpha1.SandboxTemplate
+		if err := f.client.Get(t.Context(), client.ObjectKey{Name: "tpl"}, &tpl); err != nil {
+			t.Fatal(err)
+		}
+		tpl.Spec.Template.Labels = map[string]string{"b": "template"}
+		return f.client.Update(t.Context(), &tpl) == nil
+	})
+	f.eventually("the keys to go", func(_ *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
+		labels := p.Spec.Template.Labels
+		_, old := labels["a"]
+		_, mine := p.Annotations["mine"]
+		return !old && !mine && labels["b"] == "template" && labels["plugin"] == "z" && p.Annotations["foreign"] == "y"
+	})
+}

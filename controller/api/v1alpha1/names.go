@@ -119,6 +119,8 @@ const (
 	AnnotationLastSandboxCreateTime = Prefix + "last-sandbox-create-time"
 	AnnotationTemplateName          = Prefix + "template-name"
 	AnnotationTemplateVersion       = Prefix + "template-version"
+	// AnnotationGivenKeys is on the pool, JSON: the keys that template and env gave pool and Pods last.
+	AnnotationGivenKeys = Prefix + "given-keys"
 	// AnnotationReservationReplicaQuota is JSON: instance type to count.
 	AnnotationReservationReplicaQuota = "scheduling.navix.sh/reservation-replica-quota"
 )
