@@ -2,6 +2,7 @@ package env
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -210,34 +211,58 @@ func TestEnvOnARealAPI(t *testing.T) {
 	}
 }
 
-// envFixture is an env with one member on a real API server, and the template that it names.
-type envFixture struct {
-	t      *testing.T
-	client client.Client
-	env    *v1alpha1.SandboxEnv
+// TestOneThingOnARealAPI runs tests that share an API server, each in a namespace of its own.
+func TestOneThingOnARealAPI(t *testing.T) {
+	c := onRealAPI(t, Options{ClusterID: "here", Size: func(name string, _ int32) (corev1.ResourceRequirements, bool) {
+		return corev1.ResourceRequirements{Requests: size("cpu", "1", "memory", "2Gi")}, name == "small"
+	}})
+	for i, tt := range []struct {
+		name string
+		run  func(t *testing.T, f *envFixture)
+	}{
+		{"a deleted env says so", testDeletedEnv},
+		{"unknown instance type", testUnknownInstanceType},
+		{"scaled to zero", testScaledToZero},
+		{"pool scaled by hand", testScaledPool},
+		{"removed keys", testRemovedKeys},
+		{"names", testNames},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := &envFixture{t: t, client: c, namespace: fmt.Sprintf("ns-%d", i)}
+			if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}); err != nil {
+				t.Fatal(err)
+			}
+			tt.run(t, f)
+		})
+	}
 }
 
-func newFixture(t *testing.T, o Options, change func(*v1alpha1.SandboxEnv)) *envFixture {
-	t.Helper()
-	o.ClusterID = "here"
-	f := &envFixture{t: t, client: onRealAPI(t, o)}
+// envFixture is a namespace, an env with one member in it, and the template that it names.
+type envFixture struct {
+	t         *testing.T
+	client    client.Client
+	namespace string
+	env       *v1alpha1.SandboxEnv
+}
+
+// create makes the template, called like the namespace, and the env.
+func (f *envFixture) create(change func(*v1alpha1.SandboxEnv)) {
+	f.t.Helper()
 	in := inputs()
+	in.Template.Name = f.namespace
 	f.env = &v1alpha1.SandboxEnv{
-		ObjectMeta: metav1.ObjectMeta{Name: "env", Namespace: "default"},
+		ObjectMeta: metav1.ObjectMeta{Name: "env", Namespace: f.namespace},
 		Spec: v1alpha1.SandboxEnvSpec{
-			TemplateRef: v1alpha1.TemplateReference{Name: "tpl"},
+			TemplateRef: v1alpha1.TemplateReference{Name: f.namespace},
 			Clusters:    []v1alpha1.ClusterSegment{{ClusterID: "here", Members: []v1alpha1.Member{*in.Member}}},
 		},
 	}
-	if change != nil {
-		change(f.env)
-	}
+	change(f.env)
 	for _, o := range []client.Object{in.Template, f.env} {
-		if err := f.client.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
+		if err := f.client.Create(f.t.Context(), o); err != nil {
+			f.t.Fatal(err)
 		}
 	}
-	return f
 }
 
 // eventually waits until env and pool are as they should be; the pool is empty while there is none.
@@ -250,7 +275,7 @@ func (f *envFixture) eventually(what string, met func(e *v1alpha1.SandboxEnv, p 
 		var e v1alpha1.SandboxEnv
 		var p v1alpha1.SandboxPool
 		_ = f.client.Get(f.t.Context(), client.ObjectKeyFromObject(f.env), &e)
-		_ = f.client.Get(f.t.Context(), client.ObjectKey{Namespace: "default", Name: "env-1c2gi"}, &p)
+		_ = f.client.Get(f.t.Context(), client.ObjectKey{Namespace: f.namespace, Name: "env-1c2gi"}, &p)
 		if met(&e, &p) {
 			return
 		}
@@ -269,8 +294,8 @@ func ready(e *v1alpha1.SandboxEnv) metav1.Condition {
 	return metav1.Condition{}
 }
 
-func TestDeletedEnvSaysSo(t *testing.T) {
-	f := newFixture(t, Options{}, func(e *v1alpha1.SandboxEnv) { e.Finalizers = []string{"example.com/hold"} })
+func testDeletedEnv(t *testing.T, f *envFixture) {
+	f.create(func(e *v1alpha1.SandboxEnv) { e.Finalizers = []string{"example.com/hold"} })
 	f.eventually("the pool to serve", func(e *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
 		p.Status.IdleReplicas = 3
 		meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{Type: v1alpha1.PoolConditionAvailable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonIdlePodsAvailable})
@@ -288,11 +313,8 @@ func TestDeletedEnvSaysSo(t *testing.T) {
 	})
 }
 
-func TestUnknownInstanceType(t *testing.T) {
-	types := func(name string, multiplier int32) (corev1.ResourceRequirements, bool) {
-		return corev1.ResourceRequirements{Requests: size("cpu", "1", "memory", "2Gi")}, name == "small"
-	}
-	f := newFixture(t, Options{Size: types}, func(e *v1alpha1.SandboxEnv) {
+func testUnknownInstanceType(t *testing.T, f *envFixture) {
+	f.create(func(e *v1alpha1.SandboxEnv) {
 		e.Spec.Clusters[0].Members[0].Config = v1alpha1.MemberConfig{InstanceType: "nosuch"}
 	})
 	says := func(e *v1alpha1.SandboxEnv, text string) bool {
@@ -316,19 +338,19 @@ func TestUnknownInstanceType(t *testing.T) {
 	})
 }
 
-func TestScaledToZeroIsNotReady(t *testing.T) {
-	f := newFixture(t, Options{}, func(e *v1alpha1.SandboxEnv) { e.Spec.Clusters[0].Members[0].Spec.Replicas = 0 })
+func testScaledToZero(t *testing.T, f *envFixture) {
+	f.create(func(e *v1alpha1.SandboxEnv) { e.Spec.Clusters[0].Members[0].Spec.Replicas = 0 })
 	f.eventually("the env to say that it serves nobody", func(e *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
 		c := ready(e)
 		return p.Name != "" && c.Status == metav1.ConditionFalse && c.Reason == reasonScaledToZero && strings.Contains(c.Message, "abx scale")
 	})
 }
 
-func TestScaledPoolIsToldWhoOwnsTheNumber(t *testing.T) {
-	f := newFixture(t, Options{}, nil)
+func testScaledPool(t *testing.T, f *envFixture) {
+	f.create(func(*v1alpha1.SandboxEnv) {})
 	events := func() []corev1.Event {
 		var list corev1.EventList
-		if err := f.client.List(t.Context(), &list, client.InNamespace("default")); err != nil {
+		if err := f.client.List(t.Context(), &list, client.InNamespace(f.namespace)); err != nil {
 			t.Fatal(err)
 		}
 		return slices.DeleteFunc(list.Items, func(e corev1.Event) bool {
@@ -358,14 +380,13 @@ func TestScaledPoolIsToldWhoOwnsTheNumber(t *testing.T) {
 	})
 }
 
-// TestNamesOnARealAPI: what the native API refuses, a manifest cannot have either.
-func TestNamesOnARealAPI(t *testing.T) {
-	c := onRealAPI(t, Options{ClusterID: "here"})
+// testNames: what the native API refuses, a manifest cannot have either.
+func testNames(t *testing.T, f *envFixture) {
 	env := func(name string) client.Object {
-		return &v1alpha1.SandboxEnv{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, Spec: v1alpha1.SandboxEnvSpec{TemplateRef: v1alpha1.TemplateReference{Name: "tpl"}}}
+		return &v1alpha1.SandboxEnv{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.namespace}, Spec: v1alpha1.SandboxEnvSpec{TemplateRef: v1alpha1.TemplateReference{Name: "tpl"}}}
 	}
 	pool := func(name string) client.Object {
-		return &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
+		return &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.namespace}}
 	}
 	for _, tt := range []struct {
 		object  client.Object
@@ -380,16 +401,16 @@ func TestNamesOnARealAPI(t *testing.T) {
 		{pool(strings.Repeat("a", 63)), true},
 		{pool(strings.Repeat("a", 64)), false},
 	} {
-		err := c.Create(t.Context(), tt.object)
+		err := f.client.Create(t.Context(), tt.object)
 		if (err == nil) != tt.allowed || err != nil && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "name")) {
 			t.Errorf("%T %s: %v", tt.object, tt.object.GetName(), err)
 		}
 	}
 }
 
-// TestRemovedKeysGo: what a template or a member no longer says goes from the pool; what somebody else said stays.
-func TestRemovedKeysGo(t *testing.T) {
-	f := newFixture(t, Options{}, func(e *v1alpha1.SandboxEnv) {
+// testRemovedKeys: what a template or a member no longer says goes from the pool; what somebody else said stays.
+func testRemovedKeys(t *testing.T, f *envFixture) {
+	f.create(func(e *v1alpha1.SandboxEnv) {
 		e.Spec.Clusters[0].Members[0].Config.Annotations = map[string]string{"mine": "x"}
 	})
 	f.eventually("the pool", func(_ *v1alpha1.SandboxEnv, p *v1alpha1.SandboxPool) bool {
@@ -407,7 +428,7 @@ func TestRemovedKeysGo(t *testing.T) {
 	})
 	f.eventually("the template to be changed", func(*v1alpha1.SandboxEnv, *v1alpha1.SandboxPool) bool {
 		var tpl v1alpha1.SandboxTemplate
-		if err := f.client.Get(t.Context(), client.ObjectKey{Name: "tpl"}, &tpl); err != nil {
+		if err := f.client.Get(t.Context(), client.ObjectKey{Name: f.namespace}, &tpl); err != nil {
 			t.Fatal(err)
 		}
 		tpl.Spec.Template.Labels = map[string]string{"b": "template"}
