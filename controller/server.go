@@ -80,10 +80,6 @@ func run(ctx context.Context, s Settings, out, logs io.Writer, connect connectFu
 	running := p.start(context.WithoutCancel(ctx))
 	stops = append(stops, running.stop)
 
-	key, err := adminKey(ctx, s, kube, p.access)
-	if err != nil {
-		return running.why(err)
-	}
 	if err := p.serve(listener, s, out); err != nil {
 		return err
 	}
@@ -95,6 +91,11 @@ func run(ctx context.Context, s Settings, out, logs io.Writer, connect connectFu
 		return nil
 	case <-running.done:
 		return running.why(errors.New("the controller ended before it was ready"))
+	}
+	// Only now that this process leads: a standby must not replace the key of the one that does.
+	key, err := adminKey(ctx, s, kube, p.access)
+	if err != nil {
+		return running.why(err)
 	}
 	if err := writeClientEnv(s, endpoint, key, kube.Kubeconfig); err != nil {
 		return err
