@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
@@ -15,22 +15,18 @@ import (
 func clientEnvPath(dataDir string) string { return filepath.Join(dataDir, "client.env") }
 
 // writeClientEnv writes client.env whole or not at all, readable by its owner only: it holds a key.
-func writeClientEnv(s Settings, endpoint, key, kubeconfig string, addr net.Addr) error {
+func writeClientEnv(s Settings, endpoint, key, kubeconfig string) error {
 	dataDir := s.DataDir
 	lines := []string{
 		"AGENTBOX_ENDPOINT=" + shellQuote(endpoint),
-		"AGENTBOX_API_KEY=" + shellQuote(key),
+		adminKeyName + "=" + shellQuote(key),
 		"E2B_API_URL=" + shellQuote(endpoint+"/e2b"),
 		"E2B_SANDBOX_URL=" + shellQuote(endpoint),
 		"E2B_API_KEY=" + shellQuote(strings.Replace(key, "agbx_", "e2b_", 1)),
 	}
 	if s.Domain != "" {
-		// Some SDK features address sandboxes by host name only; the domain may carry a port.
-		domain := s.Domain
-		if tcp, ok := addr.(*net.TCPAddr); ok && s.PublicURL == "" && !strings.Contains(domain, ":") {
-			domain = net.JoinHostPort(domain, strconv.Itoa(tcp.Port))
-		}
-		lines = append(lines, "E2B_DOMAIN="+shellQuote(domain))
+		// Some SDK features address sandboxes by host name only.
+		lines = append(lines, "E2B_DOMAIN="+shellQuote(publicDomain(s, endpoint)))
 	}
 	if s.TLSSelfSigned {
 		lines = append(lines, "NODE_EXTRA_CA_CERTS="+shellQuote(authorityFile(s)))
@@ -94,6 +90,26 @@ func publicEndpoint(s Settings, scheme string, addr net.Addr) string {
 		host = "127.0.0.1"
 	}
 	return scheme + "://" + net.JoinHostPort(host, port)
+}
+
+// publicDomain is --domain as clients write it: with the port of the platform's address, unless it names one itself or
+// the scheme implies it. SDKs put what they are told behind `<port>-<id>.` and nothing behind that.
+func publicDomain(s Settings, endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if s.Domain == "" || strings.Contains(s.Domain, ":") || err != nil || u.Port() == "" ||
+		u.Scheme == "https" && u.Port() == "443" || u.Scheme == "http" && u.Port() == "80" {
+		return s.Domain
+	}
+	return net.JoinHostPort(s.Domain, u.Port())
+}
+
+// publicHost is the host name of --public-url, empty without one.
+func publicHost(s Settings) string {
+	u, err := url.Parse(s.PublicURL)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
 }
 
 // publicURL tells which address a client reached the platform at.

@@ -11,18 +11,22 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/discovery"
 	clientset "k8s.io/client-go/kubernetes"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"navix.sh/agentbox/controller/api/v1alpha1"
@@ -43,6 +47,7 @@ type kubernetes struct {
 	Runtime    string // what isolates the sandboxes, for people
 	Dial       claim.DialFunc
 	Logs       podlog.Reader
+	Keys       keyKeeper // where the first key outlives this process; nil where client.env does
 	Stop       func(context.Context) error
 	Failed     <-chan error // the API ended by itself; nil where that is not ours to notice
 	// Identity is who holds the leadership. It names a process on a cluster. On the embedded API it is always the
@@ -58,6 +63,10 @@ func connect(ctx context.Context, s Settings, log *slog.Logger) (*kubernetes, er
 	if config == nil {
 		return connectEmbedded(ctx, s, log)
 	}
+	return connectCluster(config, s)
+}
+
+func connectCluster(config *rest.Config, s Settings) (*kubernetes, error) {
 	// The claim path must not wait for the client's own rate limit.
 	config.QPS, config.Burst = 500, 1000
 	clients, err := clientset.NewForConfig(config)
@@ -66,6 +75,9 @@ func connect(ctx context.Context, s Settings, log *slog.Logger) (*kubernetes, er
 	}
 	if _, err := clients.Discovery().ServerVersion(); err != nil {
 		return nil, fmt.Errorf("the Kubernetes API at %s does not answer: %w; check --kubeconfig", config.Host, err)
+	}
+	if err := checkInstalled(clients.Discovery()); err != nil {
+		return nil, fmt.Errorf("the Kubernetes API at %s: %w", config.Host, err)
 	}
 	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}
 	return &kubernetes{
@@ -76,9 +88,32 @@ func connect(ctx context.Context, s Settings, log *slog.Logger) (*kubernetes, er
 		Logs: podlog.From(func(ctx context.Context, namespace, pod string, o *corev1.PodLogOptions) (io.ReadCloser, error) {
 			return clients.CoreV1().Pods(namespace).GetLogs(pod, o).Stream(ctx)
 		}),
+		Keys:     &keySecret{secrets: clients.CoreV1().Secrets(s.Namespace)},
 		Stop:     func(context.Context) error { return nil },
 		Identity: hostname() + "_" + string(uuid.NewUUID()),
 	}, nil
+}
+
+// checkInstalled makes sure that the cluster serves the platform's types. Without them the reconcilers would wait for
+// what nobody brings.
+func checkInstalled(api discovery.DiscoveryInterface) error {
+	version := v1alpha1.GroupVersion.String()
+	served, err := api.ServerResourcesForGroupVersion(version)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("ask for the types of %s: %w", version, err)
+	}
+	names := map[string]bool{}
+	if err == nil {
+		for i := range served.APIResources {
+			names[served.APIResources[i].Name] = true
+		}
+	}
+	for _, plural := range v1alpha1.Plurals {
+		if !names[plural] {
+			return fmt.Errorf("it does not serve %s of %s: kubectl apply -f deploy/install.yaml installs the types", plural, version)
+		}
+	}
+	return nil
 }
 
 // clusterConfig finds the cluster to use; nil means that there is none and the embedded API is wanted.
@@ -122,7 +157,7 @@ func hostname() string {
 	return name
 }
 
-// newManager makes the controller-runtime manager: own Pods only in the cache, leadership released on shutdown.
+// newManager makes the controller-runtime manager: own Pods and Secrets only in the cache, leadership released on shutdown.
 func newManager(s Settings, kube *kubernetes) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := clientscheme.AddToScheme(scheme); err != nil {
@@ -132,6 +167,10 @@ func newManager(s Settings, kube *kubernetes) (ctrl.Manager, error) {
 		return nil, err
 	}
 	ofPools, err := labels.NewRequirement(v1alpha1.LabelPool, selection.Exists, nil)
+	if err != nil {
+		return nil, err
+	}
+	ofEnvs, err := labels.NewRequirement(v1alpha1.LabelEnv, selection.Exists, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +184,11 @@ func newManager(s Settings, kube *kubernetes) (ctrl.Manager, error) {
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: {Label: labels.NewSelector().Add(*ofPools)},
+			// Pull secrets of envs.
+			&corev1.Secret{}: {Label: labels.NewSelector().Add(*ofEnvs)},
 		}},
+		// It counts names over the life of the process; one platform after another may use them.
+		Controller:                          config.Controller{SkipNameValidation: ptr.To(true)},
 		LeaderElection:                      true,
 		LeaderElectionResourceLockInterface: lock,
 		LeaderElectionReleaseOnCancel:       true,

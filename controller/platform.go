@@ -28,6 +28,7 @@ type platform struct {
 	grace      time.Duration
 	ready      atomic.Bool
 	serveError chan error
+	stopping   chan struct{} // closed to end the streams of the native API
 }
 
 // runningManager is the reconcilers and everything else that the manager runs.
@@ -69,16 +70,17 @@ func (r *runningManager) why(symptom error) error {
 	return symptom
 }
 
-// shutdown lets requests in flight finish within the grace period and ends streams after it.
+// shutdown ends streams, which have no end of their own, and lets other requests in flight finish within the grace
+// period.
 func (p *platform) shutdown(ctx context.Context) error {
 	p.ready.Store(false)
 	grace, cancel := context.WithTimeout(ctx, p.grace)
 	defer cancel()
+	close(p.stopping)
+	p.gateway.Close()
 	err := p.server.Shutdown(grace)
 	if errors.Is(err, context.DeadlineExceeded) {
-		// Streams have no end of their own: they are cut, not waited for.
 		err = p.server.Close()
 	}
-	p.gateway.Close()
 	return err
 }

@@ -33,7 +33,13 @@ var Version = "dev"
 
 // Run serves until ctx ends and everything it started has ended. It prints one line to out when the platform is
 // ready; logs go to logs.
-func Run(ctx context.Context, s Settings, out, logs io.Writer) (err error) {
+func Run(ctx context.Context, s Settings, out, logs io.Writer) error {
+	return run(ctx, s, out, logs, connect)
+}
+
+type connectFunc func(context.Context, Settings, *slog.Logger) (*kubernetes, error)
+
+func run(ctx context.Context, s Settings, out, logs io.Writer, connect connectFunc) (err error) {
 	log, err := newLogger(s, logs)
 	if err != nil {
 		return err
@@ -66,20 +72,15 @@ func Run(ctx context.Context, s Settings, out, logs io.Writer) (err error) {
 	}
 	stops = append(stops, kube.Stop)
 
-	p, err := assemble(s, kube, log)
+	endpoint := publicEndpoint(s, scheme(s), listener.Addr())
+	p, err := assemble(s, publicDomain(s, endpoint), kube, log)
 	if err != nil {
 		return err
 	}
 	running := p.start(context.WithoutCancel(ctx))
 	stops = append(stops, running.stop)
 
-	saved := readClientEnv(s.DataDir)["AGENTBOX_API_KEY"]
-	key, err := p.access.Bootstrap(ctx, saved)
-	if err != nil {
-		return running.why(err)
-	}
-	scheme, err := p.serve(listener, s, out)
-	if err != nil {
+	if err := p.serve(listener, s, out); err != nil {
 		return err
 	}
 	stops = append(stops, p.shutdown)
@@ -91,8 +92,12 @@ func Run(ctx context.Context, s Settings, out, logs io.Writer) (err error) {
 	case <-running.done:
 		return running.why(errors.New("the controller ended before it was ready"))
 	}
-	endpoint := publicEndpoint(s, scheme, listener.Addr())
-	if err := writeClientEnv(s, endpoint, key, kube.Kubeconfig, listener.Addr()); err != nil {
+	// Only now that this process leads: a standby must not replace the key of the one that does.
+	key, err := adminKey(ctx, s, kube, p.access)
+	if err != nil {
+		return running.why(err)
+	}
+	if err := writeClientEnv(s, endpoint, key, kube.Kubeconfig); err != nil {
 		return err
 	}
 	p.ready.Store(true)
@@ -112,8 +117,8 @@ func Run(ctx context.Context, s Settings, out, logs io.Writer) (err error) {
 	}
 }
 
-// assemble makes every part and ties them together; nothing runs yet.
-func assemble(s Settings, kube *kubernetes, log *slog.Logger) (*platform, error) {
+// assemble makes every part and ties them together; nothing runs yet. Domain is the one that clients are told.
+func assemble(s Settings, domain string, kube *kubernetes, log *slog.Logger) (*platform, error) {
 	mgr, err := newManager(s, kube)
 	if err != nil {
 		return nil, err
@@ -152,10 +157,12 @@ func assemble(s Settings, kube *kubernetes, log *slog.Logger) (*platform, error)
 	if err := pool.Setup(mgr, pool.Options{Claims: claims}); err != nil {
 		return nil, err
 	}
+	stopping := make(chan struct{})
 	nativeAPI, err := native.New(native.Options{
 		Client: direct, Claims: claims, Access: keys, ClusterID: s.ClusterID, ClusterName: s.ClusterName,
-		SystemNamespace: s.Namespace, Version: Version, PublicURL: publicURL(s), Domain: s.Domain,
+		SystemNamespace: s.Namespace, Version: Version, PublicURL: publicURL(s), Domain: domain,
 		Logs: kube.Logs, Catalogue: goods, Logger: log, Registerer: metrics,
+		Stopping: stopping,
 	})
 	if err != nil {
 		return nil, err
@@ -164,28 +171,28 @@ func assemble(s Settings, kube *kubernetes, log *slog.Logger) (*platform, error)
 		return nil, err
 	}
 	e2bAPI := e2b.New(e2b.Options{
-		Claims: claims, Access: keys, Envs: mgr.GetCache(), ClusterID: s.ClusterID, Domain: s.Domain,
+		Claims: claims, Access: keys, Envs: mgr.GetCache(), ClusterID: s.ClusterID, Domain: domain,
 		Logs: kube.Logs, Logger: log.With("component", "e2b"), Registerer: metrics,
 	})
-	gate := gateway.New(gateway.Options{Claims: claims, Access: keys, Domain: s.Domain, Logger: log.With("component", "gateway")})
+	gate := gateway.New(gateway.Options{
+		Claims: claims, Access: keys, Domain: s.Domain, Host: publicHost(s), Logger: log.With("component", "gateway"),
+	})
 
 	p := &platform{
 		manager: mgr, access: keys, claims: claims, gateway: gate, metrics: metrics, log: log,
-		grace: s.ShutdownGrace, serveError: make(chan error, 1),
+		grace: s.ShutdownGrace, serveError: make(chan error, 1), stopping: stopping,
 	}
 	p.server = gateway.NewServer(p.routes(nativeAPI, e2bAPI), log)
 	return p, nil
 }
 
-// serve starts answering on the listener, with TLS when it is asked for, and returns the scheme.
-func (p *platform) serve(l net.Listener, s Settings, out io.Writer) (string, error) {
-	scheme := "http"
+// serve starts answering on the listener, with TLS when it is asked for.
+func (p *platform) serve(l net.Listener, s Settings, out io.Writer) error {
 	config, err := tlsConfig(s, out)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if config != nil {
-		scheme = "https"
 		l = tls.NewListener(l, config)
 	}
 	go func() {
@@ -193,5 +200,5 @@ func (p *platform) serve(l net.Listener, s Settings, out io.Writer) (string, err
 			p.serveError <- fmt.Errorf("serve: %w", err)
 		}
 	}()
-	return scheme, nil
+	return nil
 }

@@ -26,6 +26,13 @@ func tlsConfig(s Settings, out io.Writer) (*tls.Config, error) {
 	return nil, nil
 }
 
+func scheme(s Settings) string {
+	if s.TLSCert != "" || s.TLSSelfSigned {
+		return "https"
+	}
+	return "http"
+}
+
 func tlsDir(s Settings) string { return filepath.Join(s.DataDir, "tls") }
 
 // authorityFile is the certificate of the self-made authority, which clients have to trust.

@@ -58,9 +58,11 @@ func (m *Manager) adopt(p *trackedPod) {
 			}
 			return
 		}
-		// Nobody recorded activity while no controller ran.
-		sb.touch(m.clock.Now())
-		m.resume(sb)
+		if m.reviewClaim(sb); !sb.ending {
+			// Nobody recorded activity while no controller ran.
+			sb.touch(m.clock.Now())
+			m.resume(sb)
+		}
 	default:
 		m.endLocked(sb, neverReady)
 	}
@@ -125,15 +127,33 @@ func (m *Manager) reviewClaim(sb *sandbox) {
 	}
 	e := ending{status: StatusFailed, reason: failureUnexpectedRestart, message: "the sandbox's container was restarted"}
 	if died != nil {
-		e.exitCode = &died.ExitCode
+		e.exitCode, e.at = &died.ExitCode, m.diedAt(sb, died)
 		if died.Reason != "" {
 			e.reason = died.Reason
 		}
 		if died.Message != "" {
 			e.message = died.Message
 		}
+		if died.Reason == v1alpha1.ReasonPlatformStopped {
+			e.status, e.exitCode = StatusCompleted, nil // whoever runs the platform has asked for it
+		}
 	}
 	m.endLocked(sb, e)
+}
+
+// diedAt is when a sandbox's container ended. The API knows it to the second, rounded down: what was seen within that
+// second is told better by the clock, and nothing ends before it was used. The caller holds mu.
+func (m *Manager) diedAt(sb *sandbox, died *corev1.ContainerStateTerminated) time.Time {
+	now, at := m.clock.Now(), died.FinishedAt.Time
+	if at.IsZero() || now.Sub(at) < 2*time.Second {
+		return now
+	}
+	for _, seen := range []time.Time{sb.info.StartedAt, sb.activeAt()} {
+		if at.Before(seen) && seen.Before(now) {
+			at = seen
+		}
+	}
+	return at.UTC()
 }
 
 func podReason(pod *corev1.Pod, fallback string) string {

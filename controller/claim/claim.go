@@ -39,8 +39,9 @@ type Request struct {
 	Image    string
 	Metadata map[string]string
 	EnvVars  map[string]string
-	// StartupTimeout bounds the whole claim; 0 takes the pool's default, else two minutes.
-	StartupTimeout time.Duration
+	// StartupTimeout bounds the whole claim; 0 takes the pool's default, else DefaultStartupTimeout, else two minutes.
+	StartupTimeout        time.Duration
+	DefaultStartupTimeout time.Duration
 	// Timeout is the sandbox's life; 0 takes the pool's default, else none.
 	Timeout     time.Duration
 	TimeoutMode TimeoutMode

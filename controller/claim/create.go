@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,6 +76,11 @@ type claimSpec struct {
 	secrets  secrets
 }
 
+// startupTimeout is how long a claim may take: what somebody chose outranks the defaults.
+func startupTimeout(r *Request, ofPool time.Duration) time.Duration {
+	return cmp.Or(r.StartupTimeout, ofPool, r.DefaultStartupTimeout, defaultStartupTimeout)
+}
+
 // newClaim checks a request against what is known of its env or pool.
 func (m *Manager) newClaim(r *Request) (*claimSpec, error) {
 	if (r.Env == "") == (r.Pool == "") {
@@ -83,7 +89,7 @@ func (m *Manager) newClaim(r *Request) (*claimSpec, error) {
 	if r.Owner.Namespace == "" {
 		return nil, &Error{Code: CodeInvalid, Message: "a claim needs its owner's namespace"}
 	}
-	if r.Timeout < 0 || r.StartupTimeout < 0 {
+	if r.Timeout < 0 || r.StartupTimeout < 0 || r.DefaultStartupTimeout < 0 {
 		return nil, &Error{Code: CodeInvalid, Message: "a timeout must not be negative", Hint: "leave it out for the pool's default"}
 	}
 	if err := checkMetadata(r.Metadata); err != nil {
@@ -137,12 +143,7 @@ func (m *Manager) newClaim(r *Request) (*claimSpec, error) {
 	default:
 		return nil, &Error{Code: CodeInvalid, Message: fmt.Sprintf("timeout mode %q is not known", c.sandbox.TimeoutMode), Hint: "use idle or absolute"}
 	}
-	c.startup = defaultStartupTimeout
-	if r.StartupTimeout > 0 {
-		c.startup = r.StartupTimeout
-	} else if pools[0].startupTimeout > 0 {
-		c.startup = pools[0].startupTimeout
-	}
+	c.startup = startupTimeout(r, pools[0].startupTimeout)
 	c.deadline = m.clock.Now().Add(c.startup)
 	m.tickets++
 	c.ticket = m.tickets

@@ -220,12 +220,17 @@ func equalJSON(a, b any) bool {
 
 // crash restarts the Pod's container with an exit code, as a kubelet reports it.
 func (n *fakeNode) crash(pod *corev1.Pod, reason string, code int32) {
+	n.end(pod, corev1.ContainerStateTerminated{Reason: reason, ExitCode: code})
+}
+
+// end has the Pod's container end in a way, and start again.
+func (n *fakeNode) end(pod *corev1.Pod, exit corev1.ContainerStateTerminated) {
 	n.mu.Lock()
 	p := n.pods[pod.UID]
 	p.container++
 	p.restarts++
 	p.envd = &fakeEnvd{}
-	p.exit = &corev1.ContainerStateTerminated{Reason: reason, ExitCode: code}
+	p.exit = &exit
 	n.mu.Unlock()
 	n.queue.Add(client.ObjectKeyFromObject(pod))
 }

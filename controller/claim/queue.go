@@ -98,11 +98,12 @@ func (m *Manager) join(w *waiter) error {
 		m.give(w, pl)
 		return nil
 	}
-	if !slices.ContainsFunc(pools, func(pl *trackedPool) bool { return pl.replicas > 0 || pl.autoscaling }) {
+	if !slices.ContainsFunc(pools, func(pl *trackedPool) bool { return pl.replicas > 0 }) {
+		// Scaling policies change nothing about this: they are stored, and nobody acts on them yet.
 		return &Error{
 			Code:    CodeNoCapacity,
 			Message: fmt.Sprintf("%s is scaled to zero Pods and does not scale by itself", describe(w)),
-			Hint:    "scale a pool up, or enable autoscaling for its scaling group",
+			Hint:    "scale a pool up: abx scale envs <env> pools <pool> --replicas <n>",
 		}
 	}
 	l := m.lines[w.key]

@@ -16,6 +16,7 @@ type ending struct {
 	reason   string // FailureReason
 	message  string
 	exitCode *int32
+	at       time.Time // zero for now
 }
 
 // end closes the sandbox's route and starts its release. Only the first cause counts.
@@ -33,6 +34,9 @@ func (m *Manager) endLocked(sb *sandbox, e ending) {
 	m.unroute(sb.id)
 	m.timers.set(sb, time.Time{})
 	sb.info.Status, sb.info.TerminatedAt = e.status, m.clock.Now()
+	if !e.at.IsZero() {
+		sb.info.TerminatedAt = e.at
+	}
 	sb.info.LastActive = sb.activeAt()
 	sb.info.FailureReason, sb.info.FailureMessage, sb.info.ExitCode = e.reason, clipMessage(e.message), e.exitCode
 	sb.kill(errStopping)

@@ -13,6 +13,20 @@ import (
 	"navix.sh/agentbox/controller/api/v1alpha1"
 )
 
+func TestStartupTimeout(t *testing.T) {
+	for _, tc := range []struct{ request, pool, fallback, want time.Duration }{
+		{0, 0, 0, 2 * time.Minute},
+		{0, 0, 55 * time.Second, 55 * time.Second},
+		{0, time.Hour, 55 * time.Second, time.Hour},
+		{time.Second, time.Hour, 55 * time.Second, time.Second},
+	} {
+		r := &Request{StartupTimeout: tc.request, DefaultStartupTimeout: tc.fallback}
+		if got := startupTimeout(r, tc.pool); got != tc.want {
+			t.Errorf("%+v: %s", tc, got)
+		}
+	}
+}
+
 func TestTimeouts(t *testing.T) {
 	ns := testBed.env(t, 2)
 	m, _ := testBed.manager(t)

@@ -83,7 +83,6 @@ type trackedPool struct {
 	env            string // empty for a pool outside any env
 	group          string
 	priority       int32
-	autoscaling    bool // its scaling group may grow it
 	revision       string
 	replicas       int32
 	image          string // what a sandbox runs
@@ -104,13 +103,8 @@ type trackedPool struct {
 type trackedEnv struct {
 	timeoutMode TimeoutMode
 	deleting    bool
-	// members are the local members by pool name.
-	members map[string]trackedMember
-}
-
-type trackedMember struct {
-	priority    int32
-	autoscaling bool
+	// members are the local members by pool name: their priorities.
+	members map[string]int32
 }
 
 type trackedNode struct {
@@ -311,8 +305,8 @@ func (m *Manager) applyMember(pl *trackedPool) {
 	if env == nil {
 		return
 	}
-	if member, ok := env.members[pl.key.Name]; ok {
-		pl.priority, pl.autoscaling = member.priority, member.autoscaling
+	if priority, ok := env.members[pl.key.Name]; ok {
+		pl.priority = priority
 	}
 }
 
@@ -343,13 +337,7 @@ func (m *Manager) observeEnv(e *v1alpha1.SandboxEnv) {
 	te := &trackedEnv{
 		timeoutMode: TimeoutMode(e.Annotations[v1alpha1.AnnotationTimeoutMode]),
 		deleting:    e.DeletionTimestamp != nil,
-		members:     map[string]trackedMember{},
-	}
-	enabled := map[string]bool{}
-	if e.Spec.Autoscaling != nil {
-		for i := range e.Spec.Autoscaling.Groups {
-			enabled[e.Spec.Autoscaling.Groups[i].Name] = e.Spec.Autoscaling.Groups[i].Enabled
-		}
+		members:     map[string]int32{},
 	}
 	for i := range e.Spec.Clusters {
 		if e.Spec.Clusters[i].ClusterID != m.opts.ClusterID {
@@ -357,9 +345,7 @@ func (m *Manager) observeEnv(e *v1alpha1.SandboxEnv) {
 		}
 		for j := range e.Spec.Clusters[i].Members {
 			c := &e.Spec.Clusters[i].Members[j]
-			te.members[c.Name] = trackedMember{
-				priority: c.Config.Priority, autoscaling: enabled[c.Config.ScalingGroup],
-			}
+			te.members[c.Name] = c.Config.Priority
 		}
 	}
 	key := types.NamespacedName{Namespace: e.Namespace, Name: e.Name}

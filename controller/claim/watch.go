@@ -2,7 +2,9 @@ package claim
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -52,7 +54,7 @@ func (m *Manager) observePoolPod(pod *corev1.Pod) {
 	}
 }
 
-// forgetPod takes in a deletion. The last state is nil when the watch missed it.
+// forgetPod takes in the end of a watch of a Pod. The last state is nil when the watch missed it.
 func (m *Manager) forgetPod(key types.NamespacedName, last *corev1.Pod) {
 	p := m.pods[key]
 	if p == nil || last != nil && last.UID != p.pod.UID {
@@ -61,7 +63,43 @@ func (m *Manager) forgetPod(key types.NamespacedName, last *corev1.Pod) {
 	if last != nil && newer(last.ResourceVersion, p.pod.ResourceVersion) {
 		p.pod = last
 	}
-	m.dropPod(p)
+	asked := p.pod.DeletionTimestamp != nil && len(p.pod.Finalizers) == 0
+	pool := p.pod.Labels[v1alpha1.LabelPool]
+	if asked || !m.spawnLocked(func() { m.confirmGone(p, pool) }) {
+		m.dropPod(p)
+	}
+}
+
+// confirmGone drops a Pod that left the watch without having been asked to go, unless only the label that is watched
+// was taken from it: the Pod gets that back, and what runs in it goes on.
+func (m *Manager) confirmGone(p *trackedPod, pool string) {
+	restore := func(pod *corev1.Pod) error {
+		if pod.Labels[v1alpha1.LabelPool] != "" {
+			return errUnchanged
+		}
+		pod.Labels[v1alpha1.LabelPool] = pool
+		return nil
+	}
+	backoff := 5 * time.Millisecond
+	for {
+		pod, err := m.read(m.life, p)
+		if errors.Is(err, errPodGone) {
+			m.mu.Lock()
+			m.dropPod(p)
+			m.mu.Unlock()
+			return
+		}
+		if err == nil {
+			_, err = m.put(m.life, pod, restore)
+		}
+		if err == nil {
+			m.log.Warn("a Pod had lost the label of its pool; it has it back", "pod", p.key, "label", v1alpha1.LabelPool)
+		}
+		if err == nil || errors.Is(err, errUnchanged) || !m.sleep(m.life, backoff) {
+			return
+		}
+		backoff = min(2*backoff, 2*time.Second)
+	}
 }
 
 // handlerOf adapts typed functions, called with the lock held, to an informer's handler.

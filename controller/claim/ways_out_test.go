@@ -8,12 +8,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"navix.sh/agentbox/controller/api/v1alpha1"
 	"navix.sh/agentbox/controller/embedded/apiserver"
+	"navix.sh/agentbox/controller/env"
 )
 
 func TestOtherImageIsSwappedIn(t *testing.T) {
@@ -433,5 +436,66 @@ func TestAnotherWriterTakesThePod(t *testing.T) {
 	other := mustCreate(t, m, Request{Owner: owner(ns), Env: "env"})
 	if sb.Pod == other.Pod {
 		t.Errorf("Pod %s was given twice", sb.Pod)
+	}
+}
+
+// later is a clock that is ahead.
+type later struct {
+	clock.RealClock
+	by time.Duration
+}
+
+func (c later) Now() time.Time                  { return c.RealClock.Now().Add(c.by) }
+func (c later) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// TestEndedMeanwhile shows that a sandbox which ended while no controller ran is on record with the time of its end.
+func TestEndedMeanwhile(t *testing.T) {
+	for reason, want := range map[string]Status{v1alpha1.ReasonPlatformStopped: StatusCompleted, "OOMKilled": StatusFailed} {
+		t.Run(reason, func(t *testing.T) {
+			ns := testBed.env(t, 1)
+			m, stop := testBed.manager(t)
+			sb := mustCreate(t, m, Request{Owner: owner(ns), Env: "env"})
+			await(t, t.Context(), "the Pod says that it runs a sandbox", func() bool {
+				return testBed.pods(t, ns)[0].Annotations[v1alpha1.AnnotationArmed] == sb.ID
+			})
+			stop()
+			end := sb.StartedAt.Add(2 * time.Second).Truncate(time.Second)
+			testBed.node.end(&testBed.pods(t, ns)[0], corev1.ContainerStateTerminated{
+				Reason: reason, Message: "it was so", ExitCode: 137, FinishedAt: metav1.NewTime(end),
+			})
+			await(t, t.Context(), "the Pod tells of the end", func() bool {
+				return testBed.pods(t, ns)[0].Status.ContainerStatuses[0].LastTerminationState.Terminated != nil
+			})
+			next, _ := testBed.manager(t, func(o *Options) { o.Clock = later{by: time.Hour} })
+			r := finished(t, next, sb.ID)
+			if r.Status != want || r.FailureReason != reason || r.FailureMessage != "it was so" || !r.TerminatedAt.Equal(end) || r.LastActive.After(end) {
+				t.Errorf("record: %+v, want the end at %s", r, end)
+			}
+			if (r.ExitCode == nil) != (want == StatusCompleted) {
+				t.Errorf("the exit code is %v", r.ExitCode)
+			}
+		})
+	}
+}
+
+// TestScaledToZero: nothing would end the wait for a Pod of an env without any, whatever its scaling policies say.
+func TestScaledToZero(t *testing.T) {
+	ns := testBed.env(t, 0, func(e *v1alpha1.SandboxEnv) {
+		group := env.DefaultGroup("1c2gi")
+		group.Enabled = true
+		e.Spec.Autoscaling = &v1alpha1.EnvAutoscaling{Groups: []v1alpha1.ScalingGroup{group}}
+	})
+	m, _ := testBed.manager(t)
+	await(t, t.Context(), "the pool to be known", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		pl := m.pools[types.NamespacedName{Namespace: ns, Name: "env-1c2gi"}]
+		return pl != nil && !pl.absent
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := m.Create(ctx, Request{Owner: owner(ns), Env: "env"})
+	if code(err) != CodeNoCapacity || !strings.Contains(err.Error(), "scaled to zero") {
+		t.Errorf("create: %v", describeError(err))
 	}
 }

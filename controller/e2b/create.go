@@ -18,6 +18,10 @@ const (
 	defaultTimeoutV2 = 300 * time.Second
 )
 
+// defaultStartupTimeout bounds a create where neither it nor its environment says how long it may wait. The SDKs give
+// up after 60 s: an answer that comes later is one that nobody reads.
+const defaultStartupTimeout = 55 * time.Second
+
 // createBody is the body of both versions of create.
 type createBody struct {
 	TemplateID          *string           `json:"templateID"`
@@ -94,8 +98,8 @@ func (h *Handler) create(ctx context.Context, c *call, fallback time.Duration) (
 		Image:          ref.Image,
 		Metadata:       metadata,
 		EnvVars:        body.EnvVars,
-		StartupTimeout: wishes.StartupTimeout,
-		TimeoutMode:    wishes.TimeoutMode,
+		StartupTimeout: wishes.StartupTimeout, DefaultStartupTimeout: defaultStartupTimeout,
+		TimeoutMode: wishes.TimeoutMode,
 		// A sandbox without a token would be open to everybody who knows its id, and every SDK sends the token it is
 		// given: `secure: false` asks for less than it gets.
 		Secure:         true,

@@ -183,7 +183,7 @@ func TestUnsupported(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	f := newFixture(t, func(o *Options) { o.Registerer = metrics })
 	for _, m := range Unsupported {
-		path := m.Path
+		path := strings.ReplaceAll(m.Path, "{path...}", "a/b%2Fc/d")
 		for _, p := range []string{"sandboxID", "templateID", "buildID", "hash", "secretID", "volumeID", "teamID", "nodeID", "accessTokenID", "apiKeyID"} {
 			path = strings.ReplaceAll(path, "{"+p+"}", "x%2Fy")
 		}
@@ -199,6 +199,9 @@ func TestUnsupported(t *testing.T) {
 		t.Errorf("counted %v, %v; want each of %d operations once", families, err, len(Unsupported))
 	}
 	if a := f.call(aliceKey, "GET", "/no/such/route", ""); a.Status != 404 {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+	if a := f.call(aliceKey, "GET", "/admin/", ""); a.Status != 404 {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
 	a := f.call(aliceKey, "POST", "/sandboxes/x/logs", "{}")

@@ -98,12 +98,12 @@ func (h *Handler) running(ctx context.Context, c *call, q url.Values) ([]claim.S
 
 // statesAskRunning reads the comma-separated states; absent means both.
 func statesAskRunning(q url.Values) (bool, error) {
-	values, ok := q["state"]
-	if !ok {
+	states := strings.Join(q["state"], ",")
+	if states == "" {
 		return true, nil
 	}
 	running := false
-	for state := range strings.SplitSeq(strings.Join(values, ","), ",") {
+	for state := range strings.SplitSeq(states, ",") {
 		switch state {
 		case stateRunning:
 			running = true
@@ -129,7 +129,10 @@ func (h *Handler) listFilter(ctx context.Context, c *call, q url.Values) (func(c
 	if text := q.Get("template"); text != "" {
 		var err error
 		if template, err = ParseReference(text); err != nil {
-			return nil, badRequest("validation error: template=%q: %v", text, err)
+			if strings.Contains(text, ":") {
+				return nil, badRequest("validation error: template=%q: %v", text, err)
+			}
+			return func(claim.Sandbox) bool { return false }, nil // nothing here has such a name, as E2B's may
 		}
 		envs, err := h.environments(ctx, c)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,11 +17,13 @@ import (
 	"navix.sh/agentbox/controller/podlog"
 )
 
-// Bounds of reading logs.
+// Bounds of an answer. What is longer than a line may be is cut; what does not fit is left for the next request, or,
+// backward, is what is older.
 const (
 	maxLogLines = 1000
 	maxLogBytes = 8 << 20
 	maxLogLine  = 256 << 10
+	logLineCut  = " [cut: the line is longer than 256 KiB]"
 )
 
 // logLevel is that of every line: a container's output carries none.
@@ -155,10 +158,17 @@ func scanLogs(stream io.Reader, since time.Time, q logQuery) ([]logEntryBody, er
 	if q.Limit == 0 || slices.Index(logLevels, q.Level) > slices.Index(logLevels, logLevel) {
 		return out, nil
 	}
-	lines := bufio.NewScanner(io.LimitReader(stream, maxLogBytes))
-	lines.Buffer(nil, maxLogLine)
-	for lines.Scan() {
-		entry, ok := parseLogLine(lines.Text())
+	size := 0
+	lines := bufio.NewReaderSize(stream, 64<<10)
+	for {
+		line, err := readLogLine(lines)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, &apiError{Status: http.StatusBadGateway, Message: "the sandbox's log could not be read to its end; try again", Err: err}
+		}
+		entry, ok := parseLogLine(line)
 		if !ok || !strings.Contains(entry.Message, q.Search) {
 			continue
 		}
@@ -166,20 +176,44 @@ func scanLogs(stream io.Reader, since time.Time, q logQuery) ([]logEntryBody, er
 			continue
 		}
 		out = append(out, entry)
-		switch {
-		case q.Backward && len(out) > q.Limit:
-			out = out[1:]
-		case !q.Backward && len(out) == q.Limit:
+		size += len(entry.Message)
+		if !q.Backward && (len(out) == q.Limit || size >= maxLogBytes) {
 			return out, nil
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, &apiError{Status: http.StatusBadGateway, Message: "the sandbox's log could not be read to its end; try again", Err: err}
+		for len(out) > q.Limit || size > maxLogBytes && len(out) > 1 {
+			size -= len(out[0].Message)
+			out[0] = logEntryBody{}
+			out = out[1:]
+		}
 	}
 	if q.Backward {
 		slices.Reverse(out)
 	}
 	return out, nil
+}
+
+// readLogLine reads one line without its end, and cuts it where it is too long.
+func readLogLine(r *bufio.Reader) (string, error) {
+	var line []byte
+	cut := false
+	for {
+		part, err := r.ReadSlice('\n')
+		room := maxLogLine - len(line)
+		cut = cut || len(part) > room
+		line = append(line, part[:min(len(part), room)]...)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF) && len(line) > 0: // the last line may lack its end
+		case err != nil:
+			return "", err
+		}
+		text := strings.TrimSuffix(strings.TrimSuffix(string(line), "\n"), "\r")
+		if cut {
+			text += logLineCut
+		}
+		return text, nil
+	}
 }
 
 func parseLogLine(line string) (logEntryBody, bool) {

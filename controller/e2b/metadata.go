@@ -18,9 +18,6 @@ const reservedPrefix = "agentbox.scitix.ai/"
 // platforms show it in the sandbox's metadata, so it stays there.
 const idleTimeoutKey = "idleTimeout"
 
-// Bounds of metadata: it is kept in the annotations of one Kubernetes object.
-const maxMetadataBytes = 64 << 10
-
 // directives is what reserved metadata keys ask for.
 type directives struct {
 	Image          string
@@ -76,11 +73,9 @@ var refusedKeys = map[string]func(d *directives, value string) error{
 // splitMetadata takes the reserved keys out of a create's metadata.
 func splitMetadata(in map[string]string) (directives, map[string]string, error) {
 	var d directives
-	size := 0
 	out := make(map[string]string, len(in))
 	for _, key := range slices.Sorted(maps.Keys(in)) {
 		value := in[key]
-		size += len(key) + len(value)
 		name, reserved := strings.CutPrefix(key, reservedPrefix)
 		if !reserved {
 			out[key] = value
@@ -97,9 +92,6 @@ func splitMetadata(in map[string]string) (directives, map[string]string, error) 
 		if err := read(&d, value); err != nil {
 			return d, nil, err
 		}
-	}
-	if size > maxMetadataBytes {
-		return d, nil, badRequest("metadata has %d bytes; at most %d are kept", size, maxMetadataBytes)
 	}
 	return d, out, nil
 }

@@ -65,6 +65,49 @@ func TestLogs(t *testing.T) {
 	}
 }
 
+// A line may be of any length, and the newest lines are those at the end of a log of any length.
+func TestLongLogs(t *testing.T) {
+	line := func(second int, text string) string {
+		return time.Date(2026, 5, 1, 0, 0, second, 0, time.UTC).Format(time.RFC3339Nano) + " " + text + "\n"
+	}
+	long := strings.Repeat("x", maxLogLine)
+	text := line(2, "first") + line(3, long)
+	for i := range 40 {
+		text += line(4+i%10, long[:maxLogLine-100])
+	}
+	text += line(20, "last") + strings.TrimSuffix(line(21, "without an end"), "\n")
+	f := newFixture(t, func(o *Options) {
+		o.Logs = func(context.Context, podlog.Query) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(text)), nil
+		}
+	})
+	sb := f.create(aliceKey, `{"templateID":"default"}`)
+	read := func(query string) []logEntryBody {
+		t.Helper()
+		a := f.call(aliceKey, "GET", "/v2/sandboxes/"+sb.SandboxID+"/logs?"+query, "")
+		if a.Status != 200 {
+			t.Fatalf("%s: %d %.200s", query, a.Status, a.Body)
+		}
+		if len(a.Body) > maxLogBytes+2*maxLogLine {
+			t.Errorf("%s: an answer of %d bytes", query, len(a.Body))
+		}
+		var body logsV2Body
+		a.decode(t, &body)
+		return body.Logs
+	}
+	all := read("")
+	if len(all) < 30 || all[0].Message != "first" || len(all[1].Message) > maxLogLine+len(logLineCut) || !strings.HasSuffix(all[1].Message, "x"+logLineCut) {
+		t.Errorf("forward: %d lines, from %.40q", len(all), all[0].Message)
+	}
+	newest := read("direction=backward&search=")
+	if len(newest) < 30 || newest[0].Message != "without an end" || newest[1].Message != "last" {
+		t.Errorf("backward: %d lines, from %.40q", len(newest), newest[0].Message)
+	}
+	if found := read("search=last"); len(found) != 1 {
+		t.Errorf("a search behind the first 8 MiB found %d lines", len(found))
+	}
+}
+
 func TestLogsWithoutAReader(t *testing.T) {
 	f := newFixture(t, nil)
 	sb := f.create(aliceKey, `{"templateID":"default"}`)
@@ -106,7 +149,15 @@ func TestMetrics(t *testing.T) {
 	if a := f.call(aliceKey, "GET", path+"?start=1&end=2", ""); string(a.Body) != "[]" {
 		t.Errorf("a range before the sandbox: %s", a.Body)
 	}
-	for _, bad := range []string{"start=2&end=1", "start=x", "begin=1"} {
+	for query, points := range map[string]int{
+		fmt.Sprintf("?end=%d", now-5): 1, fmt.Sprintf("?start=%d", now+5): 1, fmt.Sprintf("?end=%d", now-90): 0, fmt.Sprintf("?start=%d", now+90): 0,
+	} {
+		var got []metricBody
+		if f.call(aliceKey, "GET", path+query, "").decode(t, &got); len(got) != points {
+			t.Errorf("%s: %+v; want %d points", query, got, points)
+		}
+	}
+	for _, bad := range []string{"start=2&end=1", "start=x", "begin=1", "start=1&start=2"} {
 		if a := f.call(aliceKey, "GET", path+"?"+bad, ""); a.Status != 400 {
 			t.Errorf("%s: %d %s", bad, a.Status, a.Body)
 		}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	kjson "sigs.k8s.io/json"
 )
 
 // maxBody bounds a request body: the largest is a create with its metadata and environment.
@@ -33,13 +35,21 @@ func (c *call) decode(out any, optional bool) error {
 		}
 		return badRequest("Error when parsing request: the body is empty; send a JSON object")
 	}
+	var value json.RawMessage
 	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(out); err != nil {
+	if err := d.Decode(&value); err != nil {
 		return badRequest("Error when parsing request: %s", explainJSON(err))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return badRequest("Error when parsing request: there is more than one JSON value in the body")
+	}
+	// Not encoding/json: it takes TIMEOUT for timeout, and the last of two.
+	strict, err := kjson.UnmarshalStrict(value, out)
+	if err == nil && len(strict) > 0 {
+		err = strict[0]
+	}
+	if err != nil {
+		return badRequest("Error when parsing request: %s", explainJSON(err))
 	}
 	return nil
 }
@@ -51,8 +61,8 @@ func explainJSON(err error) string {
 		return fmt.Sprintf("field %q cannot be a %s; want %s", wrong.Field, wrong.Value, jsonType(wrong.Type.Kind().String()))
 	case errors.As(err, &wrong):
 		return fmt.Sprintf("the body cannot be a %s; want an object", wrong.Value)
-	case strings.HasPrefix(err.Error(), "json: unknown field"):
-		return "unknown field" + strings.TrimPrefix(err.Error(), "json: unknown field") + "; docs/compatibility.md lists what is served"
+	case strings.HasPrefix(err.Error(), "unknown field"):
+		return err.Error() + "; docs/compatibility.md lists what is served"
 	default:
 		return err.Error()
 	}
@@ -75,14 +85,20 @@ func jsonType(kind string) string {
 	}
 }
 
-// queryParams reads a query strictly: malformed encoding and names outside known are refused, so that a misspelt
-// filter never reads as no filter.
+// listParams may be repeated: each is a list, as one value with commas or as several.
+var listParams = []string{"state", "sandbox_ids"}
+
+// queryParams reads a query strictly: malformed encoding, names outside known and second values are refused, so that a
+// filter is never dropped in silence.
 func (c *call) queryParams(known ...string) (url.Values, error) {
 	q, err := url.ParseQuery(c.URL.RawQuery)
 	if err != nil {
 		return nil, badRequest("the query is not encoded properly: %v", err)
 	}
-	for name := range q {
+	for name, values := range q {
+		if len(values) > 1 && slices.Contains(known, name) && !slices.Contains(listParams, name) {
+			return nil, badRequest("query parameter %q is given %d times: give it once", name, len(values))
+		}
 		if !slices.Contains(known, name) {
 			if len(known) == 0 {
 				return nil, badRequest("unknown query parameter %q: this route takes none", name)

@@ -26,7 +26,8 @@ type reply struct {
 
 type handlerFunc func(ctx context.Context, c *call) (reply, error)
 
-// route serves one method and path. A path segment in braces is a parameter.
+// route serves one method and path. A path segment in braces is a parameter; with dots, as the last one, it is what
+// remains of the path.
 type route struct {
 	Method string
 	Path   string
@@ -89,7 +90,9 @@ func (rt *router) find(method, path string) (handlerFunc, map[string]string, err
 	}
 	params := map[string]string{}
 	for i, s := range best.segments {
-		if name, ok := parameter(s); ok {
+		if name, ok := remainder(s); ok {
+			params[name] = strings.Join(segments[i:], "/")
+		} else if name, ok := parameter(s); ok {
 			params[name] = segments[i]
 		}
 	}
@@ -97,6 +100,11 @@ func (rt *router) find(method, path string) (handlerFunc, map[string]string, err
 }
 
 func matches(pattern, segments []string) bool {
+	if last := len(pattern) - 1; len(segments) > last {
+		if _, ok := remainder(pattern[last]); ok {
+			return matches(pattern[:last], segments[:last]) && segments[last] != ""
+		}
+	}
 	if len(pattern) != len(segments) {
 		return false
 	}
@@ -114,7 +122,7 @@ func matches(pattern, segments []string) bool {
 
 // moreLiteral prefers /sandboxes/metrics to /sandboxes/{sandboxID}.
 func moreLiteral(a, b []string) bool {
-	for i := range a {
+	for i := range min(len(a), len(b)) {
 		_, pa := parameter(a[i])
 		_, pb := parameter(b[i])
 		if pa != pb {
@@ -122,6 +130,10 @@ func moreLiteral(a, b []string) bool {
 		}
 	}
 	return false
+}
+
+func remainder(segment string) (string, bool) {
+	return strings.CutSuffix(strings.TrimPrefix(segment, "{"), "...}")
 }
 
 func parameter(segment string) (string, bool) {

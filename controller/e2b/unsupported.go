@@ -47,6 +47,12 @@ var Unsupported = []Missing{
 	{"GET", "/volumes/{volumeID}", "volumes", mountVolumes},
 	{"DELETE", "/volumes/{volumeID}", "volumes", mountVolumes},
 
+	{"GET", "/volumecontent/{volumeID}/{path...}", "files of volumes", mountVolumes},
+	{"POST", "/volumecontent/{volumeID}/{path...}", "files of volumes", mountVolumes},
+	{"PUT", "/volumecontent/{volumeID}/{path...}", "files of volumes", mountVolumes},
+	{"PATCH", "/volumecontent/{volumeID}/{path...}", "files of volumes", mountVolumes},
+	{"DELETE", "/volumecontent/{volumeID}/{path...}", "files of volumes", mountVolumes},
+
 	{"GET", "/teams", "teams", useAbx},
 	{"GET", "/teams/{teamID}/metrics", "team metrics", useAbx},
 	{"GET", "/teams/{teamID}/metrics/max", "team metrics", useAbx},
@@ -59,6 +65,11 @@ var Unsupported = []Missing{
 	{"POST", "/api-keys", "managing API keys", useAbx},
 	{"PATCH", "/api-keys/{apiKeyID}", "managing API keys", useAbx},
 	{"DELETE", "/api-keys/{apiKeyID}", "managing API keys", useAbx},
+	{"GET", "/admin/{path...}", "administration", useAbx},
+	{"POST", "/admin/{path...}", "administration", useAbx},
+	{"PUT", "/admin/{path...}", "administration", useAbx},
+	{"PATCH", "/admin/{path...}", "administration", useAbx},
+	{"DELETE", "/admin/{path...}", "administration", useAbx},
 }
 
 const (

@@ -8,22 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// MaxNameLength is how long an env's name may be, so that pool and Pod names derived from it still fit.
+// MaxNameLength is how long an env's name may be, so that pool and Pod names derived from it still fit. The CRD and
+// openapi/native.yaml enforce it.
 const MaxNameLength = 24
-
-// CheckName refuses a name that an env cannot have.
-func CheckName(name string) error {
-	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-		return fmt.Errorf("environment name %q: %s", name, strings.Join(problems, "; "))
-	}
-	if len(name) > MaxNameLength {
-		return fmt.Errorf("environment name %q has %d characters; at most %d are allowed, because pool names are built from it", name, len(name), MaxNameLength)
-	}
-	return nil
-}
 
 // ResourceKey names the shape of a Pod: `1c2gi` is one core and two GiB. It is also the name of the scaling group of
 // every pool of that shape. Different shapes have different keys: fractions are spelled out (`500mc`, `512mi`), and

@@ -96,11 +96,3 @@ func FuzzResourceKey(f *testing.F) {
 		}
 	})
 }
-
-func TestCheckName(t *testing.T) {
-	for name, ok := range map[string]bool{"default": true, "a": true, strings.Repeat("a", 24): true, strings.Repeat("a", 25): false, "": false, "A": false, "-a": false, "a.b": false} {
-		if err := CheckName(name); (err == nil) != ok {
-			t.Errorf("name %q: %v", name, err)
-		}
-	}
-}

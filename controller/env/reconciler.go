@@ -33,9 +33,6 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.client.Get(ctx, req.NamespacedName, &e); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if e.DeletionTimestamp != nil {
-		return ctrl.Result{}, nil // its pools go with it, by their owner reference
-	}
 	p := &pass{reconciler: r, env: &e, pools: map[string]*v1alpha1.SandboxPool{}}
 	err := p.run(ctx)
 	if !p.stale {
@@ -67,6 +64,11 @@ func (p *pass) fail(reason, format string, args ...any) {
 func (p *pass) run(ctx context.Context) error {
 	if err := p.findPools(ctx); err != nil {
 		return err
+	}
+	if p.env.DeletionTimestamp != nil {
+		// Its pools go with it, by their owner reference.
+		p.fail(reasonTerminating, "the environment is being deleted; pools that are left: %d", len(p.pools))
+		return nil
 	}
 	if p.env.Spec.Mode == v1alpha1.ModeOnDemandJob {
 		p.fail(reasonModeNotServed, "mode OnDemandJob is not implemented; use WarmPool")
@@ -130,15 +132,14 @@ func (p *pass) freeze(ctx context.Context) (bool, error) {
 	changed, rolled := false, []string{}
 	for i := range segment.Members {
 		m := &segment.Members[i]
-		spec, err := Render(Inputs{Env: p.env, Member: m, Template: p.template, Size: p.size(m), PullSecret: pull})
+		follows := followsTemplate(Inputs{Env: p.env, Member: m})
+		spec, group, err := p.render(m, pull)
 		if err != nil {
-			p.fail(reasonInvalidMember, "member %q: %v", m.Name, err)
-			p.broken[m.Name] = true
-			continue
-		}
-		group, err := ResourceKey(spec.Template.Spec.Containers[0].Resources)
-		if err != nil {
-			p.fail(reasonInvalidMember, "member %q: %v", m.Name, err)
+			kept := ""
+			if p.pools[m.Name] != nil {
+				kept = "; its pool stays as it is"
+			}
+			p.fail(reasonInvalidMember, "member %q: %v%s", m.Name, err, kept)
 			p.broken[m.Name] = true
 			continue
 		}
@@ -151,7 +152,7 @@ func (p *pass) freeze(ctx context.Context) (bool, error) {
 			}
 			m.Spec, changed = &spec, true
 		}
-		meta := &v1alpha1.MemberMetadata{Labels: p.poolLabels(m), Annotations: p.poolAnnotations(m)}
+		meta := &v1alpha1.MemberMetadata{Labels: p.poolLabels(m), Annotations: p.poolAnnotations(m, follows)}
 		if !equality.Semantic.DeepEqual(m.Metadata, meta) {
 			m.Metadata, changed = meta, true
 		}
@@ -175,15 +176,33 @@ func (p *pass) freeze(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-func (p *pass) size(m *v1alpha1.Member) *corev1.ResourceRequirements {
-	if p.options.Size == nil || m.Config.InstanceType == "" {
-		return nil
+// render makes the spec of a member's pool, and the name of its scaling group.
+func (p *pass) render(m *v1alpha1.Member, pull bool) (spec v1alpha1.SandboxPoolSpec, group string, err error) {
+	size, err := p.size(m)
+	if err != nil {
+		return spec, "", err
 	}
-	size, ok := p.options.Size(m.Config.InstanceType, max(1, ptr.Deref(m.Config.Multiplier, 1)))
-	if !ok {
-		return nil
+	spec, err = Render(Inputs{Env: p.env, Member: m, Template: p.template, Size: size, PullSecret: pull})
+	if err != nil {
+		return spec, "", err
 	}
-	return &size
+	group, err = ResourceKey(spec.Template.Spec.Containers[0].Resources)
+	return spec, group, err
+}
+
+// size is what the member's instance type says; nil where it names none. A type that is not declared is an error even
+// beside inline resources: what the pool costs is counted in it.
+func (p *pass) size(m *v1alpha1.Member) (*corev1.ResourceRequirements, error) {
+	name := m.Config.InstanceType
+	if name == "" {
+		return nil, nil
+	}
+	if p.options.Size != nil {
+		if size, ok := p.options.Size(name, max(1, ptr.Deref(m.Config.Multiplier, 1))); ok {
+			return &size, nil
+		}
+	}
+	return nil, fmt.Errorf("instance type %q is not in this deployment's catalogue; name one that `abx instancetypes` lists, or give inlineResources alone", name)
 }
 
 func (p *pass) hasPullSecret(ctx context.Context) (bool, error) {
@@ -212,13 +231,24 @@ func (p *pass) poolLabels(m *v1alpha1.Member) map[string]string {
 	return labels
 }
 
-func (p *pass) poolAnnotations(m *v1alpha1.Member) map[string]string {
+// poolAnnotations are the annotations of a member's pool. follows is whether its Pods follow the template.
+func (p *pass) poolAnnotations(m *v1alpha1.Member, follows bool) map[string]string {
 	annotations := map[string]string{}
 	maps.Copy(annotations, m.Config.Annotations)
 	annotations[v1alpha1.AnnotationTemplateName] = p.template.Name
 	if p.template.Spec.Version != "" {
 		annotations[v1alpha1.AnnotationTemplateVersion] = p.template.Spec.Version
 	}
+	delete(annotations, v1alpha1.AnnotationGivenKeys)
+	var given givenKeys
+	if m.Metadata != nil {
+		given = readGivenKeys(m.Metadata.Annotations)
+	}
+	if follows {
+		given.PodLabels, given.PodAnnotations = sortedKeys(p.template.Spec.Template.Labels), sortedKeys(p.template.Spec.Template.Annotations)
+	}
+	given.PoolAnnotations = sortedKeys(annotations)
+	given.writeTo(annotations)
 	return annotations
 }
 
@@ -256,7 +286,10 @@ func (p *pass) syncPool(ctx context.Context, m *v1alpha1.Member) error {
 	want := have.DeepCopy()
 	want.Spec = *m.Spec.DeepCopy()
 	want.Labels = maps.Clone(m.Metadata.Labels)
-	want.Annotations = mergedOver(have.Annotations, m.Metadata.Annotations)
+	if hash := have.Labels[v1alpha1.LabelTemplateHash]; hash != "" {
+		want.Labels[v1alpha1.LabelTemplateHash] = hash // the pool's reconciler writes it
+	}
+	want.Annotations = regiven(have.Annotations, readGivenKeys(have.Annotations).PoolAnnotations, m.Metadata.Annotations)
 	if have.DeletionTimestamp != nil || equality.Semantic.DeepEqual(have.Spec, want.Spec) &&
 		maps.Equal(have.Labels, want.Labels) && maps.Equal(have.Annotations, want.Annotations) {
 		return nil
@@ -264,8 +297,30 @@ func (p *pass) syncPool(ctx context.Context, m *v1alpha1.Member) error {
 	if err := p.client.Update(ctx, want); err != nil {
 		return fmt.Errorf("update pool %s: %w", m.Name, err)
 	}
+	if n := m.Spec.Replicas; have.Spec.Replicas != n && p.published(m.Name) == n {
+		p.events.Eventf(want, corev1.EventTypeWarning, "ReplicasRestored",
+			"replicas %d was set back to %d: environment %s owns the number; change it with `abx scale envs %[3]s pools %[4]s --replicas <n>`, or in the environment's member %[4]s at spec.replicas",
+			have.Spec.Replicas, n, p.env.Name, m.Name)
+	}
 	p.pools[m.Name] = want
 	return nil
+}
+
+// published is how many Pods the env's status, as it was last written, says that the member should have; -1 when it
+// does not say.
+func (p *pass) published(member string) int32 {
+	for i := range p.env.Status.Clusters {
+		c := &p.env.Status.Clusters[i]
+		if c.ClusterID != p.options.ClusterID {
+			continue
+		}
+		for j := range c.ObservedMembers {
+			if c.ObservedMembers[j].Name == member {
+				return c.ObservedMembers[j].DesiredReplicas
+			}
+		}
+	}
+	return -1
 }
 
 func (p *pass) createPool(ctx context.Context, m *v1alpha1.Member) error {

@@ -2,7 +2,6 @@ package env
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -43,7 +42,7 @@ func Render(in Inputs) (v1alpha1.SandboxPoolSpec, error) {
 		over = &v1alpha1.EnvOverrides{}
 	}
 	spec.DefaultStartupTimeout, spec.DefaultIdleTimeout = over.DefaultStartupTimeout, over.DefaultIdleTimeout
-	if !autoUpdate(in) && isRendered(frozen) {
+	if !followsTemplate(in) {
 		spec.TemplateBlock = *frozen.TemplateBlock.DeepCopy()
 		spec.PodCreationImagePolicy, spec.Gateway = frozen.PodCreationImagePolicy, frozen.Gateway.DeepCopy()
 		spec.TemplateName = frozen.TemplateName
@@ -63,8 +62,12 @@ func Render(in Inputs) (v1alpha1.SandboxPoolSpec, error) {
 	}
 	if frozen != nil {
 		// Keys that an admission plugin added to the Pods' metadata survive a new rendering.
-		spec.Template.Labels = mergedOver(frozen.Template.Labels, spec.Template.Labels)
-		spec.Template.Annotations = mergedOver(frozen.Template.Annotations, spec.Template.Annotations)
+		var before givenKeys
+		if in.Member.Metadata != nil {
+			before = readGivenKeys(in.Member.Metadata.Annotations)
+		}
+		spec.Template.Labels = regiven(frozen.Template.Labels, before.PodLabels, spec.Template.Labels)
+		spec.Template.Annotations = regiven(frozen.Template.Annotations, before.PodAnnotations, spec.Template.Annotations)
 	}
 	pod := &spec.Template.Spec
 	if len(pod.Containers) == 0 {
@@ -115,14 +118,9 @@ func autoUpdate(in Inputs) bool {
 	return ptr.Deref(strategyOf(in, func(s *v1alpha1.UpdateStrategy) bool { return s.AutoUpdate != nil }).AutoUpdate, true)
 }
 
-func mergedOver(base, over map[string]string) map[string]string {
-	if len(base) == 0 {
-		return over
-	}
-	out := maps.Clone(base)
-	maps.Copy(out, over)
-	return out
-}
+// followsTemplate reports whether the member's Pods follow the template as it is now, rather than as it was when they
+// were rendered first.
+func followsTemplate(in Inputs) bool { return autoUpdate(in) || !isRendered(in.Member.Spec) }
 
 // mountVolumes mounts the env's volumes into the sandbox container. Read-only is put on the volume itself, so that
 // no mount of it can write.

@@ -26,8 +26,8 @@ import (
 type Options struct {
 	// ClusterID selects the segment of spec.clusters that this controller owns.
 	ClusterID string
-	// Size resolves an instance type and a multiplier to the size of one Pod; nil, or false, leaves the size to the
-	// member's inline resources or the template.
+	// Size resolves an instance type and a multiplier to the size of one Pod, and reports whether the type is declared;
+	// nil declares none.
 	Size func(instanceType string, multiplier int32) (corev1.ResourceRequirements, bool)
 }
 

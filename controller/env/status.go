@@ -19,6 +19,8 @@ const (
 	reasonPoolsAvailable    = "PoolsAvailable"
 	reasonPoolsNotAvailable = "PoolsNotAvailable"
 	reasonNoMembers         = "NoMembers"
+	reasonScaledToZero      = "ScaledToZero"
+	reasonTerminating       = "Terminating"
 	reasonTemplateNotFound  = "TemplateNotFound"
 	reasonInvalidMember     = "InvalidMember"
 	reasonPoolConflict      = "PoolConflict"
@@ -146,6 +148,8 @@ func setConditions(e *v1alpha1.SandboxEnv, s *v1alpha1.SandboxEnvStatus, problem
 		set(v1alpha1.EnvConditionReady, false, problems[0].reason, strings.Join(all, "; "))
 	case s.MemberCount == 0:
 		set(v1alpha1.EnvConditionReady, false, reasonNoMembers, "the environment has no pool on this cluster; add a member")
+	case s.DesiredReplicas == 0:
+		set(v1alpha1.EnvConditionReady, false, reasonScaledToZero, "every pool is scaled to zero Pods, so that no sandbox can start; scale one up with `abx scale envs "+e.Name+" pools <pool> --replicas <n>`")
 	case len(unavailable) > 0:
 		set(v1alpha1.EnvConditionReady, false, reasonPoolsNotAvailable, "no idle Pod is ready yet in: "+strings.Join(unavailable, ", "))
 	default:

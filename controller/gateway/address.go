@@ -55,10 +55,7 @@ func (g *Gateway) resolve(r *http.Request) (Target, error) {
 	id, port := header(r, "E2b-Sandbox-Id", "X-Sandbox-Id"), header(r, "E2b-Sandbox-Port", "X-Sandbox-Port")
 	switch {
 	case id == "" && port == "":
-		if g.domain != "" && host == "sandbox."+g.domain {
-			return Target{}, missingHeader("E2b-Sandbox-Id")
-		}
-		return Target{}, errNotAddressed
+		return Target{}, g.unaddressed(host)
 	case id == "":
 		return Target{}, missingHeader("E2b-Sandbox-Id")
 	case port == "":
@@ -81,6 +78,21 @@ func (g *Gateway) splitHost(host string) (port, id string, ok bool) {
 		return "", "", false
 	}
 	return port, id, true
+}
+
+// unaddressed is the error of a request that names no sandbox in any way. Host names below the domain are sandboxes',
+// but for the E2B API's and the platform's own.
+func (g *Gateway) unaddressed(host string) error {
+	label, below := strings.CutSuffix(host, "."+g.domain)
+	switch {
+	case g.domain == "" || !below || label == "api" || host == g.host:
+		return errNotAddressed
+	case label == "sandbox":
+		return missingHeader("E2b-Sandbox-Id")
+	case strings.Contains(label, "-") && !strings.Contains(label, "."):
+		return errors.New("Invalid sandbox port")
+	}
+	return errors.New("Invalid host")
 }
 
 func target(id, port, rawPath, rawQuery string, force bool) (Target, error) {

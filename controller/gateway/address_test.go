@@ -28,6 +28,15 @@ func TestResolve(t *testing.T) {
 		{name: "host in capitals", domain: "Box.Test", host: "8080-IABC.BOX.TEST.", target: "/", want: Target{ID: "iabc", Port: 8080, RawPath: "/"}},
 		{name: "host of another domain", domain: "box.test", host: "8080-iabc.other.test", target: "/", err: "none"},
 		{name: "host that is no sandbox", host: "my-console.box.test", target: "/", err: "none"},
+		{name: "host below the domain that is no sandbox", domain: "box.test", host: "my-console.box.test", target: "/", err: "Invalid sandbox port"},
+		{name: "host with a word for a port", domain: "box.test", host: "abc-iabc.box.test:8443", target: "/", err: "Invalid sandbox port"},
+		{name: "host with a port of six digits", domain: "box.test", host: "999999-iabc.box.test", target: "/", err: "Invalid sandbox port"},
+		{name: "host without a port", domain: "box.test", host: "foo.box.test", target: "/v1/envs", err: "Invalid host"},
+		{name: "host two labels below the domain", domain: "box.test", host: "80-iabc.x.box.test", target: "/", err: "Invalid host"},
+		{name: "host of the E2B API", domain: "box.test", host: "api.box.test", target: "/sandboxes", err: "none"},
+		{name: "the domain itself", domain: "box.test", host: "box.test:8443", target: "/v1/envs", err: "none"},
+		{name: "the platform's own host", domain: "box.test", host: "my-platform.box.test", target: "/v1/envs", err: "none"},
+		{name: "headers at a host below the domain", domain: "box.test", host: "foo.box.test", target: "/", header: both, want: Target{ID: "iabc", Port: 8080, RawPath: "/"}},
 		{name: "host without dot", host: "8080-iabc", target: "/", err: "none"},
 		{name: "host with port zero", host: "0-iabc.box.test", target: "/", err: "Invalid sandbox port"},
 		{name: "host with a large port", host: "65536-iabc.box.test", target: "/", err: "Invalid sandbox port"},
@@ -50,7 +59,7 @@ func TestResolve(t *testing.T) {
 		{name: "control plane", host: "localhost", target: "/e2b/sandboxes", err: "none"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			g := New(Options{Domain: tc.domain})
+			g := New(Options{Domain: tc.domain, Host: "my-platform.box.test"})
 			r := httptest.NewRequest("GET", "/", nil)
 			r.RequestURI, r.Host = tc.target, tc.host
 			if tc.header != nil {

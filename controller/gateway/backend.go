@@ -32,9 +32,8 @@ func (e *dialError) Unwrap() error { return e.err }
 
 // backend holds the pooled connections to one sandbox until the sandbox ends.
 type backend struct {
-	route claim.Route
-	// http1 and h2c record activity with every byte; quiet does not, for health probes.
-	http1, h2c, quiet *http.Transport
+	route      claim.Route
+	http1, h2c *http.Transport
 }
 
 // backendOf returns the backend of a sandbox's current claim.
@@ -44,13 +43,7 @@ func (g *Gateway) backendOf(id string, route claim.Route) *backend {
 	if b, ok := g.backends[id]; ok && b.route.Done == route.Done {
 		return b
 	}
-	touch := func() { g.claims.Touch(id) }
-	b := &backend{
-		route: route,
-		http1: transport(route, touch, false),
-		h2c:   transport(route, touch, true),
-		quiet: transport(route, nil, false),
-	}
+	b := &backend{route: route, http1: transport(route, false), h2c: transport(route, true)}
 	select {
 	case <-g.closed: // serve this request, keep nothing
 		return b
@@ -74,18 +67,17 @@ func (g *Gateway) dropAtEnd(id string, b *backend) {
 		delete(g.backends, id)
 	}
 	g.mu.Unlock()
-	for _, t := range []*http.Transport{b.http1, b.h2c, b.quiet} {
-		t.CloseIdleConnections()
-	}
+	b.http1.CloseIdleConnections()
+	b.h2c.CloseIdleConnections()
 }
 
-func transport(route claim.Route, touch func(), h2c bool) *http.Transport {
+func transport(route claim.Route, h2c bool) *http.Transport {
 	speaks := &http.Protocols{}
 	speaks.SetHTTP1(!h2c)
 	speaks.SetUnencryptedHTTP2(h2c)
 	return &http.Transport{
 		Proxy:                  nil,
-		DialContext:            dialer(route, touch),
+		DialContext:            dialer(route),
 		Protocols:              speaks,
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    idlePerPort,
@@ -96,7 +88,7 @@ func transport(route claim.Route, touch func(), h2c bool) *http.Transport {
 }
 
 // dialer reaches the ports of one sandbox. Of the address it reads the port alone.
-func dialer(route claim.Route, touch func()) func(context.Context, string, string) (net.Conn, error) {
+func dialer(route claim.Route) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, _, addr string) (net.Conn, error) {
 		_, text, err := net.SplitHostPort(addr)
 		if err != nil {
@@ -110,10 +102,7 @@ func dialer(route claim.Route, touch func()) func(context.Context, string, strin
 		if err != nil {
 			return nil, &dialError{err}
 		}
-		if touch == nil {
-			return conn, nil
-		}
-		return &activeConn{Conn: conn, touch: touch}, nil
+		return conn, nil
 	}
 }
 
@@ -140,34 +129,4 @@ func dial(ctx context.Context, route claim.Route, port int) (net.Conn, error) {
 			return nil, err
 		}
 	}
-}
-
-// activeConn records activity with every byte that moves, whatever protocol moves it.
-type activeConn struct {
-	net.Conn
-	touch func()
-}
-
-func (c *activeConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if n > 0 {
-		c.touch()
-	}
-	return n, err
-}
-
-func (c *activeConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	if n > 0 {
-		c.touch()
-	}
-	return n, err
-}
-
-// CloseWrite passes the end of one direction of an upgraded connection on.
-func (c *activeConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return c.Conn.Close()
 }

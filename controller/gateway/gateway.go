@@ -25,6 +25,8 @@ type Options struct {
 	// Domain is the suffix of sandbox host names (`<port>-<id>.<domain>`), without a port. When it is empty, any host
 	// name whose first label reads `<port>-<id>` addresses a sandbox.
 	Domain string
+	// Host is the platform's own host name, which may be one below the domain.
+	Host   string
 	Logger *slog.Logger
 }
 
@@ -33,6 +35,7 @@ type Gateway struct {
 	claims claim.Service
 	keys   access.Authenticator
 	domain string
+	host   string
 	log    *slog.Logger
 
 	mu       sync.Mutex
@@ -50,6 +53,7 @@ func New(o Options) *Gateway {
 		claims:   o.Claims,
 		keys:     o.Access,
 		domain:   normalizeDomain(o.Domain),
+		host:     hostName(o.Host),
 		log:      o.Logger,
 		backends: map[string]*backend{},
 		closed:   make(chan struct{}),
@@ -59,7 +63,7 @@ func New(o Options) *Gateway {
 // Match reports whether a request is addressed to a sandbox, rightly or wrongly formed.
 func (g *Gateway) Match(r *http.Request) bool {
 	_, err := g.resolve(r)
-	return !errors.Is(err, errNotAddressed)
+	return !errors.Is(err, errNotAddressed) || willAddress(r)
 }
 
 // ServeHTTP carries one request to its sandbox.
@@ -86,8 +90,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.proxy(w, r, target, route, pass)
 }
 
-// Close drops the pooled connections of every sandbox and waits for what watches them. Requests in flight end with
-// their server.
+// Close cuts the streams to sandboxes, drops the pooled connections of every sandbox, and waits for what watches them.
+// Other requests in flight end with their server.
 func (g *Gateway) Close() {
 	g.mu.Lock()
 	select {

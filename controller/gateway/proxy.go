@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"navix.sh/agentbox/controller/claim"
 )
@@ -19,18 +20,18 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, t Target, route 
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	under := abortAtEnd(r.WithContext(ctx), cancel, route)
+	under.closed = g.closed
 	defer under.finish()
 
+	if !isHealth(r, t) {
+		// A request is activity for as long as it is open: a terminal or a command that says nothing is in use, and
+		// what envd sends to keep a stream alive must not be what decides.
+		defer claim.Hold(g.claims, t.ID)()
+	}
 	b := g.backendOf(t.ID, route)
 	via := b.http1
-	switch {
-	case isHealth(r, t):
-		via = b.quiet
-	default:
-		g.claims.Touch(t.ID)
-		if isGRPC(r) {
-			via = b.h2c
-		}
+	if isGRPC(r) {
+		via = b.h2c
 	}
 	if r.ProtoMajor == 1 {
 		// A client may go on sending while it reads the answer; without this the server would first drain the body.
@@ -48,7 +49,7 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, t Target, route 
 		BufferPool: buffers{},
 	}
 	rp.ServeHTTP(w, r.WithContext(ctx))
-	if ended(route) && under.partial() {
+	if under.partial() && (ended(route) || under.cut.Load()) {
 		panic(http.ErrAbortHandler) // never let a cut answer look whole
 	}
 }
@@ -120,7 +121,11 @@ var errEnded = errors.New("the sandbox has ended")
 
 // flight is one request under way to a sandbox.
 type flight struct {
-	repliable bool // the end can still be told by an answer, as long as none has begun
+	request   *http.Request
+	cancel    context.CancelFunc
+	closed    <-chan struct{} // the gateway's
+	cut       atomic.Bool     // a stream was ended because the gateway closes
+	repliable bool            // the end can still be told by an answer, as long as none has begun
 	mu        sync.Mutex
 	begun     bool // the client has, or is getting, the header of the sandbox's answer
 	whole     bool // and there is nothing after the header
@@ -131,7 +136,7 @@ type flight struct {
 // abortAtEnd ends a request when its sandbox ends. A client that has part of an answer, or is still sending, is cut
 // off with a reset of its connection; one that only waits gets the answer that the next request would get.
 func abortAtEnd(r *http.Request, cancel context.CancelFunc, route claim.Route) *flight {
-	f := &flight{repliable: repliable(r)}
+	f := &flight{request: r, cancel: cancel, repliable: repliable(r)}
 	go func() {
 		select {
 		case <-r.Context().Done():
@@ -163,7 +168,37 @@ func (f *flight) answer(response *http.Response) error {
 		return errEnded
 	}
 	f.begun, f.whole = true, response.Body == http.NoBody
+	if isStream(response.Header) {
+		go f.cutAtClose()
+	}
 	return nil
+}
+
+// cutAtClose ends a stream when the gateway closes: it may have no end of its own.
+func (f *flight) cutAtClose() {
+	select {
+	case <-f.request.Context().Done():
+	case <-f.closed:
+		f.cut.Store(true)
+		f.mu.Lock()
+		if !f.over {
+			resetClient(f.request)
+		}
+		f.mu.Unlock()
+		f.cancel()
+	}
+}
+
+// isStream reports whether an answer is one of a kind that lasts: server-sent events, and calls of Connect and gRPC that
+// stream.
+func isStream(h http.Header) bool {
+	kind := h.Get("Content-Type")
+	for _, prefix := range []string{"text/event-stream", "application/connect+", "application/grpc"} {
+		if strings.HasPrefix(kind, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // partial reports whether what the client got may be a part of an answer.

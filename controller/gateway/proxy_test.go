@@ -10,6 +10,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,6 +149,46 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A script in a page must be able to read that its sandbox is gone: without CORS it sees a broken network.
+func TestScriptsReadRefusals(t *testing.T) {
+	f := newFixture(t, "")
+	dialPauses = []time.Duration{time.Millisecond}
+	f.sandbox("iabc", EnvdPort, echo, nil)
+	for _, port := range []string{"49983", "8080", "x"} {
+		for _, id := range []string{"inone", "iabc"} {
+			if id == "iabc" && port == "49983" {
+				continue // envd answers there
+			}
+			r := f.request("GET", id, port, "/health")
+			r.Header.Set("Origin", "https://page.test")
+			if status, body, header := do(t, r); status < 400 || header.Get("Access-Control-Allow-Origin") != "*" {
+				t.Errorf("%s %s: %d %s %v", id, port, status, body, header)
+			}
+			r.Method = "OPTIONS"
+			r.Header.Set("Access-Control-Request-Method", "GET")
+			r.Header.Set("Access-Control-Request-Headers", "x-access-token")
+			status, _, header := do(t, r)
+			if status != 204 || header.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(header.Get("Access-Control-Allow-Headers"), "*") {
+				t.Errorf("preflight %s %s: %d %v", id, port, status, header)
+			}
+		}
+	}
+
+	// The preflight of a request that addresses by headers does not have them yet.
+	r := httptest.NewRequest("OPTIONS", "/files", nil)
+	r.Header.Set("Origin", "https://page.test")
+	r.Header.Set("Access-Control-Request-Method", "GET")
+	if f.gateway.Match(r) {
+		t.Error("any preflight is taken for the gateway's")
+	}
+	r.Header.Set("Access-Control-Request-Headers", "e2b-sandbox-id,e2b-sandbox-port,x-access-token")
+	w := httptest.NewRecorder()
+	f.gateway.ServeHTTP(w, r)
+	if !f.gateway.Match(r) || w.Code != 204 || w.Header().Get("Access-Control-Allow-Origin") != "*" {
+		t.Errorf("preflight of a request with headers: %d %v", w.Code, w.Header())
+	}
+}
+
 func TestOwnerKeyBecomesTheAccessToken(t *testing.T) {
 	f := newFixture(t, "")
 	f.sandbox("iabc", EnvdPort, echo, nil)
@@ -208,13 +250,9 @@ func TestStreamsBothWays(t *testing.T) {
 	defer func() { _ = response.Body.Close() }()
 	answers := bufio.NewScanner(response.Body)
 	for i := range 3 {
-		before := f.claims.touches.Load()
 		fmt.Fprintf(write, "%d\n", i)
 		if !answers.Scan() || answers.Text() != fmt.Sprintf("got %d", i) {
 			t.Fatalf("answer %d: %q, %v", i, answers.Text(), answers.Err())
-		}
-		if f.claims.touches.Load() == before {
-			t.Error("bytes of a stream did not count as activity")
 		}
 	}
 	_ = write.Close()
@@ -233,6 +271,42 @@ func TestHealthIsNoActivity(t *testing.T) {
 	}
 	if n := f.claims.touches.Load(); n != 0 {
 		t.Errorf("health probes were recorded as activity %d times", n)
+	}
+}
+
+// activity waits until more of it is recorded, for something that is open and moves no byte.
+func (f *fixture) activity(of string) {
+	f.t.Helper()
+	before := f.claims.touches.Load()
+	for deadline := time.Now().Add(30 * time.Second); f.claims.touches.Load() < before+2; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			f.t.Fatalf("%s does not count as activity", of)
+		}
+	}
+}
+
+func TestOpenRequestIsActivity(t *testing.T) {
+	f := newFixture(t, "")
+	f.sandbox("iabc", EnvdPort, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(200)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done() // silent from now on
+	}), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	response, err := http.DefaultClient.Do(f.request("POST", "iabc", "49983", "/process.Process/Start").WithContext(ctx))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	f.activity("a silent stream")
+	cancel()
+	for quiet := 0; quiet < 2; { // once it is closed, no more is recorded
+		before := f.claims.touches.Load()
+		time.Sleep(time.Second)
+		if quiet++; f.claims.touches.Load() != before {
+			quiet = 0
+		}
 	}
 }
 
@@ -264,6 +338,43 @@ func TestKillResetsStreams(t *testing.T) {
 	status, body, _ := do(t, f.request("GET", "iabc", "8080", "/"))
 	if status != 502 || !bytes.Contains(body, []byte("The sandbox was not found")) {
 		t.Errorf("after the kill: %d %s", status, body)
+	}
+}
+
+// TestCloseEndsStreams shows that a gateway that closes ends streams at once, and lets other answers come to their end.
+func TestCloseEndsStreams(t *testing.T) {
+	f := newFixture(t, "")
+	goOn := make(chan struct{})
+	f.sandbox("iabc", 8080, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", r.URL.Query().Get("type"))
+		fmt.Fprintln(w, "first")
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-goOn:
+			fmt.Fprintln(w, "last")
+		case <-r.Context().Done():
+		}
+	}), nil)
+	open := func(kind string) *http.Response {
+		resp, err := http.DefaultClient.Do(f.request("GET", "iabc", "8080", "/?type="+url.QueryEscape(kind)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp
+	}
+	download := open("text/plain")
+	streams := []*http.Response{open("text/event-stream"), open("application/connect+json"), open("application/grpc")}
+	f.gateway.Close()
+	streams = append(streams, open("text/event-stream")) // one that had not begun
+	for _, s := range streams {
+		if body, err := io.ReadAll(s.Body); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the stream of %s ended with %q, %v; want a connection reset", s.Header.Get("Content-Type"), body, err)
+		}
+	}
+	close(goOn)
+	if body, err := io.ReadAll(download.Body); err != nil || string(body) != "first\nlast\n" {
+		t.Errorf("the download ended with %q, %v", body, err)
 	}
 }
 
@@ -398,16 +509,13 @@ func TestWebSocketStyleUpgrade(t *testing.T) {
 		t.Fatalf("%v %v", response, err)
 	}
 	for _, text := range []string{"one\n", "two\n"} {
-		before := f.claims.touches.Load()
 		fmt.Fprint(conn, text)
 		line, err := in.ReadString('\n')
 		if err != nil || line != text {
 			t.Fatalf("%q %v", line, err)
 		}
-		if f.claims.touches.Load() == before {
-			t.Error("bytes of an upgraded connection did not count as activity")
-		}
 	}
+	f.activity("a silent upgraded connection")
 	kill()
 	if _, err := in.ReadByte(); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("after the kill: %v; want a connection reset", err)

@@ -48,9 +48,18 @@ func unproven(id string) *Refusal {
 		Message: "The sandbox has no access token of its own: send the API key of its owner in X-API-KEY"}
 }
 
-// refuse writes a refusal: JSON, or a page for a person who navigates with a browser.
+// refuse writes a refusal: JSON, or a page for a person who navigates with a browser. Scripts of any page may read it,
+// as they may read what envd and the E2B API answer; a browser that asks first is told so, and gets the refusal for the
+// request itself.
 func refuse(w http.ResponseWriter, r *http.Request, f *Refusal) {
 	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", "*")
+	if isPreflight(r) {
+		h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+		h.Set("Access-Control-Allow-Headers", "*, Authorization")
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	if f.Code == http.StatusUnauthorized {
@@ -71,6 +80,17 @@ func refuse(w http.ResponseWriter, r *http.Request, f *Refusal) {
 	h.Set("Content-Length", fmt.Sprint(len(body)))
 	w.WriteHeader(f.Code)
 	_, _ = w.Write(body)
+}
+
+// isPreflight reports whether a browser asks what a script may send. It sends none of the script's own headers with it.
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// willAddress reports whether a preflight is for a request that addresses a sandbox by headers.
+func willAddress(r *http.Request) bool {
+	names := strings.ToLower(strings.Join(r.Header.Values("Access-Control-Request-Headers"), ","))
+	return isPreflight(r) && strings.Contains(names, "e2b-sandbox-id")
 }
 
 // isNavigation reports whether a person's browser asks for a page, and not a script of it or a program.

@@ -144,6 +144,16 @@ func event(kind, name string) func(map[string]any) bool {
 	}
 }
 
+func TestStreamsEndWhenStopping(t *testing.T) {
+	stopping := make(chan struct{})
+	p := newPlatform(t, func(o *Options) { o.Stopping = stopping })
+	s := p.open(t, "/v1/sandboxes?watch=true", p.alice)
+	s.next(event("BOOKMARK", ""))
+	close(stopping)
+	for range s.lines { // until it ends, by itself
+	}
+}
+
 func TestWatch(t *testing.T) {
 	p := newPlatform(t)
 	p.makeEnv(p.alice, "first")

@@ -38,6 +38,8 @@ type Options struct {
 	Logs      podlog.Reader
 	Catalogue *catalogue.Catalogue
 	Logger    *slog.Logger
+	// Stopping is closed when watches and followed logs must end; nil ends none.
+	Stopping <-chan struct{}
 	// Registerer receives the metrics; nil registers none.
 	Registerer prometheus.Registerer
 	// Now is the clock; time.Now when nil.

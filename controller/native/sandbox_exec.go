@@ -51,7 +51,7 @@ func execCommand(c *call) (*response, error) {
 	if err := c.release(s.ID); err != nil {
 		return nil, err
 	}
-	c.Claims.Touch(s.ID)
+	defer claim.Hold(c.Claims, s.ID)()
 	timeout := execTimeout
 	if body.TimeoutSeconds > 0 {
 		timeout = time.Duration(body.TimeoutSeconds) * time.Second

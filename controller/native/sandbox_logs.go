@@ -192,6 +192,8 @@ func (c *call) relay(ctx context.Context, events *eventStream, lines <-chan logE
 			return nil
 		case <-ended:
 			return nil
+		case <-c.Stopping:
+			return nil
 		case <-every.C:
 			if !c.keyWorks() {
 				return nil

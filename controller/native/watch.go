@@ -115,6 +115,8 @@ func (l lister[T]) follow(c *call, s *eventStream, changes <-chan struct{}, look
 		select {
 		case <-s.ctx.Done():
 			return nil
+		case <-c.Stopping:
+			return nil
 		case <-alive.C:
 			if err := s.alive(); err != nil {
 				return err

@@ -18,10 +18,14 @@ type Pod struct {
 	Created         time.Time
 	Phase           v1alpha1.PodPhase
 	Ready           bool
+	// ReadySince is when the Pod became Ready; zero while it is not.
+	ReadySince time.Time
 	// Stale is true when the Pod is not of the pool's current revision.
 	Stale bool
 	// Dead is true when the Pod has failed or finished, or carries the marks of a claim without the claim.
 	Dead bool
+	// Why says how a dead Pod died.
+	Why string
 	// Terminating is true once the Pod is being deleted, or is known to have been asked to go.
 	Terminating bool
 }

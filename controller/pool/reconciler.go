@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/record"
@@ -30,14 +32,20 @@ const (
 	// statusEvery bounds how often a busy pool's status is written.
 	statusEvery = 500 * time.Millisecond
 	// quotaRetry is when a pool that quota or policy stopped tries again.
-	quotaRetry            = 15 * time.Second
-	maxBackoff            = 5 * time.Minute
+	quotaRetry = 15 * time.Second
+	// lostRetry is when a pool that is being deleted looks for its Pods again.
+	lostRetry  = time.Second
+	maxBackoff = 5 * time.Minute
+	// stableAfter is how long a Pod must have been Ready to show that Pods of its kind do not die at once.
+	stableAfter           = 10 * time.Second
 	defaultMaxUnavailable = "20%"
 )
 
 // reconciler brings pools to their wanted state. controller-runtime runs one Reconcile per pool at a time.
 type reconciler struct {
-	client       client.Client
+	client client.Client
+	// live reads from the API server, past the cache.
+	live         client.Reader
 	events       record.EventRecorder
 	claims       Claims
 	clock        clock.Clock
@@ -50,11 +58,10 @@ type reconciler struct {
 // memory is what a pool's reconciler remembers between passes. Losing it in a restart costs at most one retry.
 type memory struct {
 	admitted Admission
-	// failures counts Pods that died since the pool was last healthy; new Pods wait until after.
-	failures  int
-	holdUntil time.Time
-	written   time.Time // last status write
-	secret    types.UID // pool UID whose init Secret is known to exist
+	failing  Failing
+	written  time.Time // last status write
+	secret   types.UID // pool UID whose init Secret is known to exist
+	searched bool      // for Pods that lost their label while no controller ran
 }
 
 func (r *reconciler) remember(key types.NamespacedName) *memory {
@@ -85,20 +92,31 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, err
 	}
-	if pool.DeletionTimestamp == nil && controllerutil.AddFinalizer(&pool, v1alpha1.FinalizerPool) {
+	revision := Revision(&pool.Spec)
+	if pool.DeletionTimestamp == nil && mark(&pool, revision) {
 		if err := r.client.Update(ctx, &pool); err != nil {
 			return ctrl.Result{RequeueAfter: settleTime}, ignoreConflict(err)
 		}
 	}
 	pass := &pass{
 		reconciler: r, pool: &pool, key: req.NamespacedName, memory: r.remember(req.NamespacedName),
-		now: r.clock.Now(), revision: Revision(&pool.Spec),
+		now: r.clock.Now(), revision: revision,
 	}
 	err := pass.run(ctx)
 	if statusErr := pass.publish(ctx); err == nil {
 		err = statusErr
 	}
 	return ctrl.Result{RequeueAfter: pass.again}, err
+}
+
+// mark puts the finalizer and the label of the revision on a pool. It reports whether anything was missing.
+func mark(pool *v1alpha1.SandboxPool, revision string) bool {
+	added := controllerutil.AddFinalizer(pool, v1alpha1.FinalizerPool)
+	if pool.Labels[v1alpha1.LabelTemplateHash] == revision {
+		return added
+	}
+	metav1.SetMetaDataLabel(&pool.ObjectMeta, v1alpha1.LabelTemplateHash, revision)
+	return true
 }
 
 // pass is one Reconcile of one pool.
@@ -133,7 +151,12 @@ func (p *pass) run(ctx context.Context) error {
 	for i := range list.Items {
 		pod := &list.Items[i]
 		if !metav1.IsControlledBy(pod, p.pool) {
-			continue // a label alone makes no member: somebody else's Pod is never counted, claimed or deleted
+			continue // a Pod of a former pool of this name
+		}
+		if pod.Labels[v1alpha1.LabelPool] != p.key.Name {
+			if err := p.relabel(ctx, pod); err != nil {
+				return err
+			}
 		}
 		v := viewOf(pod, p.revision)
 		p.pods = append(p.pods, v)
@@ -153,13 +176,19 @@ func (p *pass) run(ctx context.Context) error {
 	if p.pool.DeletionTimestamp != nil {
 		return p.finalize(ctx, creating)
 	}
+	if !p.memory.searched {
+		if _, err := p.findLost(ctx); err != nil {
+			return err
+		}
+		p.memory.searched = true
+	}
 	if err := p.ensureInitSecret(ctx); err != nil {
 		return err
 	}
 	p.backOff()
 	plan := MakePlan(State{
 		Desired: int(p.pool.Spec.Replicas), MaxUnavailable: maxUnavailable(p.pool), Pods: p.pods,
-		Creating: creating, HoldCreates: p.now.Before(p.memory.holdUntil),
+		Creating: creating, HoldCreates: p.now.Before(p.memory.failing.HoldUntil),
 	})
 	if err := p.delete(ctx, plan.Delete); err != nil {
 		return err
@@ -167,26 +196,38 @@ func (p *pass) run(ctx context.Context) error {
 	return p.create(ctx, plan.Create)
 }
 
-// backOff makes a pool whose Pods die wait longer and longer before it makes new ones.
+// backOff makes a pool whose Pods die wait longer and longer before it makes new ones. It is over when a Pod that was
+// made since has stayed Ready, or when no Pod is missing.
 func (p *pass) backOff() {
-	dead, healthy := 0, 0
+	f := &p.memory.failing
+	var dead *Pod
+	stable, recovered := 0, false
 	for i := range p.pods {
+		pod := &p.pods[i]
 		switch {
-		case p.pods[i].Terminating:
-		case p.pods[i].Dead:
-			dead++
-		case p.pods[i].Ready:
-			healthy++
+		case pod.Terminating:
+		case pod.Dead:
+			dead = pod
+		case pod.Ready:
+			left := stableAfter - p.now.Sub(pod.ReadySince)
+			if f.Times > 0 && left > 0 {
+				p.lookAgain(left)
+				continue
+			}
+			stable++
+			recovered = recovered || pod.Created.After(f.Last)
 		}
 	}
 	switch {
-	case dead > 0:
-		p.memory.failures++
-		p.memory.holdUntil = p.now.Add(min(time.Second<<min(p.memory.failures-1, 10), maxBackoff))
-	case healthy >= int(p.pool.Spec.Replicas):
-		p.memory.failures, p.memory.holdUntil = 0, time.Time{}
+	case dead != nil:
+		f.Times++
+		f.Last, f.Why = p.now, dead.Why
+		f.HoldUntil = p.now.Add(min(time.Second<<min(f.Times-1, 10), maxBackoff))
+		p.events.Eventf(p.pool, corev1.EventTypeWarning, v1alpha1.ReasonPodsFailing, "Pod %s: %s; %s", dead.Name, dead.Why, f)
+	case f.Times > 0 && (recovered || stable >= int(p.pool.Spec.Replicas)):
+		*f = Failing{}
 	}
-	p.lookAgain(p.memory.holdUntil.Sub(p.now))
+	p.lookAgain(f.HoldUntil.Sub(p.now))
 }
 
 func maxUnavailable(p *v1alpha1.SandboxPool) int {
@@ -306,6 +347,41 @@ func (p *pass) unpin(ctx context.Context, pod *corev1.Pod) error {
 	return ignoreConflict(client.IgnoreNotFound(p.client.Update(ctx, pod))) // a Pod's event brings the reconciler back
 }
 
+// findLost gives the pool's Pods that have lost their label, and are therefore in no cache, the label back. It reports
+// whether there were any. The claim path does this for Pods that lose it while it watches.
+func (p *pass) findLost(ctx context.Context) (bool, error) {
+	unlabelled, err := labels.NewRequirement(v1alpha1.LabelPool, selection.DoesNotExist, nil)
+	if err != nil {
+		return false, err
+	}
+	var list corev1.PodList
+	err = p.live.List(ctx, &list, client.InNamespace(p.key.Namespace), client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*unlabelled)})
+	if err != nil {
+		return false, fmt.Errorf("list the Pods without a pool's label: %w", err)
+	}
+	found := false
+	for i := range list.Items {
+		if pod := &list.Items[i]; metav1.IsControlledBy(pod, p.pool) {
+			if err := p.relabel(ctx, pod); err != nil {
+				return found, err
+			}
+			found = true
+		}
+	}
+	return found, nil
+}
+
+// relabel puts the pool's label back on one of its Pods.
+func (p *pass) relabel(ctx context.Context, pod *corev1.Pod) error {
+	next := pod.DeepCopy()
+	metav1.SetMetaDataLabel(&next.ObjectMeta, v1alpha1.LabelPool, p.key.Name)
+	if err := p.client.Patch(ctx, next, client.MergeFrom(pod)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("label Pod %s as one of pool %s: %w", pod.Name, p.key, err)
+	}
+	p.events.Eventf(p.pool, corev1.EventTypeWarning, "PodRelabelled", "Pod %s had lost its label %s; it has it back", pod.Name, v1alpha1.LabelPool)
+	return nil
+}
+
 // finalize deletes every Pod of a pool that is being deleted, whatever it does, and then lets the pool go. The
 // claim path leaves a record of each sandbox that ends this way, and releases its Pod.
 func (p *pass) finalize(ctx context.Context, creating int) error {
@@ -322,6 +398,10 @@ func (p *pass) finalize(ctx context.Context, creating int) error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil || len(p.pods) > 0 || creating > 0 {
+		return err
+	}
+	if found, err := p.findLost(ctx); err != nil || found {
+		p.lookAgain(lostRetry) // the cache shows them before that, and their event brings the reconciler back
 		return err
 	}
 	p.done = true
@@ -347,7 +427,7 @@ func (p *pass) publish(ctx context.Context) error {
 	if p.claims != nil {
 		waiting = p.claims.Waiting(p.key.Namespace, p.key.Name)
 	}
-	next := observe(p.pool, p.revision, p.pods, p.hashes, waiting, p.memory.admitted)
+	next := observe(p.pool, p.revision, p.pods, p.hashes, waiting, p.memory.admitted, p.memory.failing)
 	if reflect.DeepEqual(next, p.pool.Status) {
 		return nil
 	}

@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,11 +42,11 @@ func newRig(t *testing.T, replicas int32, funcs interceptor.Funcs) *rig {
 	s.Replicas = replicas
 	p := &v1alpha1.SandboxPool{ObjectMeta: metav1.ObjectMeta{Name: "pool", Namespace: "ns", UID: "u"}, Spec: *s}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(p).WithStatusSubresource(p).
-		WithIndex(&corev1.Pod{}, indexPool, func(o client.Object) []string { return []string{o.GetLabels()[v1alpha1.LabelPool]} }).
+		WithIndex(&corev1.Pod{}, indexPool, func(o client.Object) []string { return []string{poolOf(o)} }).
 		WithInterceptorFuncs(funcs).Build()
 	clk := testclock.NewFakeClock(time.Unix(1_700_000_000, 0))
 	return &rig{t: t, client: c, clock: clk, key: client.ObjectKeyFromObject(p), r: &reconciler{
-		client: c, events: record.NewFakeRecorder(100), clock: clk, expectations: newExpectations(), memory: map[types.NamespacedName]*memory{},
+		client: c, live: c, events: record.NewFakeRecorder(100), clock: clk, expectations: newExpectations(), memory: map[types.NamespacedName]*memory{},
 	}}
 }
 
@@ -99,6 +100,9 @@ func TestPoolFillsAndGoes(t *testing.T) {
 	var secret corev1.Secret
 	if err := g.client.Get(t.Context(), types.NamespacedName{Namespace: "ns", Name: InitSecretName("pool")}, &secret); err != nil || len(secret.Data[InitSecretKey]) != 64 {
 		t.Errorf("init secret: %v", err)
+	}
+	if h := p.Labels[v1alpha1.LabelTemplateHash]; h == "" || h != p.Status.UpdateRevision || h != g.pods()[0].Labels[v1alpha1.LabelTemplateHash] {
+		t.Errorf("the pool's label says revision %q, its status %q", h, p.Status.UpdateRevision)
 	}
 	version := p.ResourceVersion
 	if result, err := g.reconcile(); err != nil || result.RequeueAfter != 0 || g.pool().ResourceVersion != version {
@@ -201,5 +205,78 @@ func TestDyingPodsBackOff(t *testing.T) {
 	}
 	if created > 10 {
 		t.Errorf("%d Pods were created in 100 s although all die", created)
+	}
+}
+
+// TestFailingPodsAreReported: a pool whose Pods die says so, how often and until when it waits, and no longer once a
+// Pod lives. It writes its status only when there is something new.
+func TestFailingPodsAreReported(t *testing.T) {
+	writes := 0
+	g := newRig(t, 1, interceptor.Funcs{SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+		if _, ok := o.(*v1alpha1.SandboxPool); ok {
+			writes++
+		}
+		return c.SubResource(sub).Update(ctx, o, opts...)
+	}})
+	pass := func() {
+		t.Helper()
+		if _, err := g.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status := func(change func(*corev1.PodStatus)) {
+		t.Helper()
+		for _, p := range g.pods() {
+			change(&p.Status)
+			if err := g.client.Status().Update(t.Context(), &p); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	degraded := func() *metav1.Condition {
+		return meta.FindStatusCondition(g.pool().Status.Conditions, v1alpha1.PoolConditionDegraded)
+	}
+	for died := 0; died < 3; {
+		pass()
+		if len(g.pods()) == 0 {
+			continue // held back
+		}
+		died++
+		status(func(s *corev1.PodStatus) {
+			// It was Ready for a moment: nothing that runs at all is less.
+			s.Phase = corev1.PodFailed
+			s.ContainerStatuses = []corev1.ContainerStatus{{Name: "sandbox", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error"}}}}
+		})
+		pass()
+	}
+	p, c := g.pool(), degraded()
+	until := g.clock.Now().Add(4 * time.Second).UTC().Format(time.RFC3339)
+	if p.Status.Phase != v1alpha1.PoolDegraded || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonPodsFailing ||
+		!strings.Contains(c.Message, "3 times in a row") || !strings.Contains(c.Message, until) || !strings.Contains(c.Message, "exit code 3") {
+		t.Errorf("phase %s, Degraded %+v", p.Status.Phase, c)
+	}
+	pass() // the dead Pod has gone
+	before := writes
+	for range 4 {
+		pass()
+	}
+	if writes != before {
+		t.Errorf("%d status writes while nothing happened", writes-before)
+	}
+	for len(g.pods()) == 0 {
+		pass()
+	}
+	status(func(s *corev1.PodStatus) {
+		s.Phase = corev1.PodRunning
+		s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(g.clock.Now())}}
+	})
+	pass()
+	if c := degraded(); c.Reason != v1alpha1.ReasonPodsFailing {
+		t.Errorf("a Pod that became ready a moment ago makes the pool healthy: %+v", c)
+	}
+	g.clock.Step(stableAfter)
+	pass()
+	if p, c := g.pool(), degraded(); p.Status.Phase != v1alpha1.PoolReady || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonAllPodsHealthy {
+		t.Errorf("phase %s, Degraded %+v", p.Status.Phase, c)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -50,7 +51,7 @@ const settleTime = 20 * time.Millisecond
 // Setup adds the pool reconciler to the manager.
 func Setup(mgr ctrl.Manager, o Options) error {
 	err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, indexPool, func(o client.Object) []string {
-		if name := o.GetLabels()[v1alpha1.LabelPool]; name != "" {
+		if name := poolOf(o); name != "" {
 			return []string{name}
 		}
 		return nil
@@ -59,7 +60,7 @@ func Setup(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("index Pods by pool: %w", err)
 	}
 	r := &reconciler{
-		client: mgr.GetClient(), claims: o.Claims,
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), claims: o.Claims,
 		// The embedded API serves core/v1 Events only, and clusters serve both.
 		events: mgr.GetEventRecorderFor("sandboxpool"), //nolint:staticcheck
 		clock:  clock.RealClock{}, expectations: newExpectations(), memory: map[types.NamespacedName]*memory{},
@@ -78,10 +79,19 @@ func Setup(mgr ctrl.Manager, o Options) error {
 	return nil
 }
 
+// poolOf names the pool that made a Pod; empty for a Pod that no pool made, whatever its labels say.
+func poolOf(pod metav1.Object) string {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "SandboxPool" || owner.APIVersion != v1alpha1.GroupVersion.String() {
+		return ""
+	}
+	return owner.Name
+}
+
 // podHandler enqueues a Pod's pool, with a short delay that makes one reconcile of a burst.
 func podHandler() handler.EventHandler {
 	enqueue := func(o client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		if name := o.GetLabels()[v1alpha1.LabelPool]; name != "" {
+		if name := poolOf(o); name != "" {
 			q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}, settleTime)
 		}
 	}

@@ -2,6 +2,8 @@ package pool
 
 import (
 	"fmt"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,8 +18,27 @@ type Admission struct {
 	Message string
 }
 
+// Failing is what is known of Pods that have died one after another. The zero value is a pool whose Pods live.
+type Failing struct {
+	// Times is how often in a row Pods were found dead.
+	Times int
+	// Last is when that was last, and Why says how the Pod had died.
+	Last time.Time
+	Why  string
+	// HoldUntil is when the pool makes new Pods again.
+	HoldUntil time.Time
+}
+
+func (f *Failing) String() string {
+	what := "a Pod has failed"
+	if f.Times > 1 {
+		what = fmt.Sprintf("Pods have failed %d times in a row", f.Times)
+	}
+	return what + "; no new one is made before " + f.HoldUntil.UTC().Format(time.RFC3339)
+}
+
 // observe works out the status of a pool from its Pods. It keeps what the autoscaler remembers.
-func observe(p *v1alpha1.SandboxPool, revision string, pods []Pod, hashes map[string]int, waiting int, admitted Admission) v1alpha1.SandboxPoolStatus {
+func observe(p *v1alpha1.SandboxPool, revision string, pods []Pod, hashes map[string]int, waiting int, admitted Admission, failing Failing) v1alpha1.SandboxPoolStatus {
 	s := *p.Status.DeepCopy()
 	s.ObservedGeneration = p.Generation
 	s.IdleReplicas, s.UnavailableIdleReplicas, s.RunningReplicas = 0, 0, 0
@@ -55,19 +76,21 @@ func observe(p *v1alpha1.SandboxPool, revision string, pods []Pod, hashes map[st
 		}
 	}
 	s.PendingRequests = int32(waiting)
-	s.Phase = phase(p, &s, current)
+	s.Phase = phase(p, &s, current, failing)
 	setSelectors(p.Name, &s)
-	setConditions(p, &s, current, admitted)
+	setConditions(p, &s, current, admitted, failing)
 	return s
 }
 
 // phase sums the pool up; the first that applies wins.
-func phase(p *v1alpha1.SandboxPool, s *v1alpha1.SandboxPoolStatus, current int32) v1alpha1.PoolPhase {
+func phase(p *v1alpha1.SandboxPool, s *v1alpha1.SandboxPoolStatus, current int32, failing Failing) v1alpha1.PoolPhase {
 	switch desired := p.Spec.Replicas; {
 	case p.DeletionTimestamp != nil:
 		return v1alpha1.PoolTerminating
 	case desired == 0 && current == 0:
 		return v1alpha1.PoolPending
+	case current < desired && failing.Times > 1:
+		return v1alpha1.PoolDegraded // it does not get there
 	case current < desired:
 		return v1alpha1.PoolScalingUp
 	case current > desired:
@@ -90,7 +113,7 @@ func setSelectors(pool string, s *v1alpha1.SandboxPoolStatus) {
 	}
 }
 
-func setConditions(p *v1alpha1.SandboxPool, s *v1alpha1.SandboxPoolStatus, current int32, admitted Admission) {
+func setConditions(p *v1alpha1.SandboxPool, s *v1alpha1.SandboxPoolStatus, current int32, admitted Admission, failing Failing) {
 	set := func(kind string, ok bool, reason, message string) {
 		status := metav1.ConditionFalse
 		if ok {
@@ -122,6 +145,8 @@ func setConditions(p *v1alpha1.SandboxPool, s *v1alpha1.SandboxPoolStatus, curre
 	unhealthy, failed := s.UnavailableIdleReplicas, s.FailedReplicas
 	health := fmt.Sprintf("%d idle Pods are not ready, %d have failed", unhealthy, failed)
 	switch {
+	case failing.Times > 0:
+		set(v1alpha1.PoolConditionDegraded, true, v1alpha1.ReasonPodsFailing, fmt.Sprintf("%s; the last: %s", &failing, failing.Why))
 	case unhealthy > 0 && failed > 0:
 		set(v1alpha1.PoolConditionDegraded, true, v1alpha1.ReasonUnhealthyAndFailedPods, health)
 	case unhealthy > 0:
@@ -156,9 +181,38 @@ func viewOf(pod *corev1.Pod, revision string) Pod {
 		v.Dead = ended && !claimed
 	}
 	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
-			v.Ready = c.Status == corev1.ConditionTrue
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			v.Ready, v.ReadySince = true, c.LastTransitionTime.Time
 		}
 	}
+	if v.Dead {
+		v.Why = whyDead(pod)
+	}
 	return v
+}
+
+// whyDead says how a Pod ended, in the words of who ended it.
+func whyDead(pod *corev1.Pod) string {
+	if pod.Status.Reason != "" || pod.Status.Message != "" {
+		return clip(strings.Trim(pod.Status.Reason+": "+pod.Status.Message, ": "))
+	}
+	for i := range pod.Status.ContainerStatuses {
+		c := &pod.Status.ContainerStatuses[i]
+		if end := c.State.Terminated; end != nil {
+			return clip(strings.TrimRight(fmt.Sprintf("container %s ended with exit code %d (%s): %s", c.Name, end.ExitCode, end.Reason, end.Message), ": "))
+		}
+	}
+	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		return "it ended as " + string(pod.Status.Phase)
+	}
+	return "it carries the marks of a sandbox without the sandbox"
+}
+
+// clip keeps what a container wrote short: it goes into a condition.
+func clip(s string) string {
+	const most = 300
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }

@@ -36,7 +36,7 @@ func TestObserve(t *testing.T) {
 			if tt.deleting {
 				p.DeletionTimestamp = ptr.To(metav1.Now())
 			}
-			s := observe(p, "r", tt.pods, map[string]int{"r": 1}, 3, Admission{Reason: v1alpha1.ReasonAdmissionGranted})
+			s := observe(p, "r", tt.pods, map[string]int{"r": 1}, 3, Admission{Reason: v1alpha1.ReasonAdmissionGranted}, Failing{})
 			if s.Phase != tt.phase || s.PendingRequests != 3 || s.CurrentRevision != "r" {
 				t.Errorf("status %+v, want phase %s", s, tt.phase)
 			}
@@ -48,7 +48,7 @@ func TestObserve(t *testing.T) {
 			}
 			again := p.DeepCopy()
 			again.Status = s
-			if next := observe(again, "r", tt.pods, map[string]int{"r": 1}, 3, Admission{Reason: v1alpha1.ReasonAdmissionGranted}); len(next.Conditions) != len(s.Conditions) || next.Conditions[0] != s.Conditions[0] {
+			if next := observe(again, "r", tt.pods, map[string]int{"r": 1}, 3, Admission{Reason: v1alpha1.ReasonAdmissionGranted}, Failing{}); len(next.Conditions) != len(s.Conditions) || next.Conditions[0] != s.Conditions[0] {
 				t.Error("the same Pods make another status")
 			}
 		})

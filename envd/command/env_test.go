@@ -35,7 +35,8 @@ func TestEnvironmentMerge(t *testing.T) {
 		}
 	}
 	got = slices.DeleteFunc(got, func(v string) bool {
-		return strings.HasPrefix(v, "PWD=") || strings.HasPrefix(v, "PATH=") || strings.HasPrefix(v, "GORACE=")
+		return strings.HasPrefix(v, "PWD=") || strings.HasPrefix(v, "PATH=") || strings.HasPrefix(v, "GORACE=") ||
+			strings.HasPrefix(v, "AGENTBOX_COMMAND=")
 	})
 	if !slices.Equal(got, want) {
 		t.Errorf("environment\n%q, want\n%q", got, want)

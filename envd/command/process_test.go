@@ -252,6 +252,7 @@ func TestKillReachesGrandchildren(t *testing.T) {
 		"background":      "sleep %s & echo ready; wait",
 		"pipeline":        "(sleep %s | cat) & echo ready; wait",
 		"own session":     "setsid sleep %s & echo ready; wait",
+		"daemon":          "(setsid sleep %s &); echo ready; sleep 1000",
 		"ignores SIGTERM": "trap '' TERM; sleep %s & echo ready; wait",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -273,7 +274,7 @@ func TestDeadlineKillsTheTree(t *testing.T) {
 	marker := unique(t)
 	ctx, cancel := context.WithTimeout(within(t), 300*time.Millisecond)
 	defer cancel()
-	o, err := run(ctx, client, connect.NewRequest(shell("sleep "+marker+" & sleep "+marker)))
+	o, err := run(ctx, client, connect.NewRequest(shell("sleep "+marker+" & (setsid sleep "+marker+" &); sleep "+marker)))
 	if connect.CodeOf(err) != connect.CodeDeadlineExceeded || o.ends != 0 {
 		t.Errorf("got %v and %d ends, want deadline_exceeded alone", err, o.ends)
 	}

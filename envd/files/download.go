@@ -1,7 +1,6 @@
 package files
 
 import (
-	"compress/gzip"
 	"io"
 	"io/fs"
 	"mime"
@@ -52,6 +51,11 @@ func (s *Service) download(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if encoding == gzipEncoding {
+		if encoding, err = settle(r.Header, content); err != nil {
+			return failure(path, err)
+		}
+	}
 	name := filepath.Base(path)
 	header.Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": name}))
 	if encoding != gzipEncoding {
@@ -60,11 +64,9 @@ func (s *Service) download(w http.ResponseWriter, r *http.Request) error {
 	}
 	header.Set("Content-Type", typeByName(name))
 	header.Set("Content-Encoding", gzipEncoding)
-	compressed := gzip.NewWriter(w)
-	if _, err := io.Copy(compressed, content); err != nil {
+	if err := pack(w, content); err != nil {
 		panic(http.ErrAbortHandler) // the status is out; only a broken body can still say that it failed
 	}
-	_ = compressed.Close()
 	return nil
 }
 

@@ -443,6 +443,36 @@ func TestCompose(t *testing.T) {
 	}
 }
 
+func TestDisposition(t *testing.T) {
+	for header, want := range map[string]string{
+		`form-data; name="file"; filename="bs/a\(1).txt"`:        `bs/a\(1).txt`,
+		`form-data; name="file"; filename="..\..\x"`:             `..\..\x`,
+		`form-data; name="file"; filename="a\"`:                  `a\`,
+		`form-data; name="file"; filename="a\"b\\c"`:             `a"b\c`,
+		`form-data; name="file"; filename="a\""`:                 `a"`,
+		`form-data; name="file"; filename="a\"; b"`:              `a"; b`,
+		`form-data; filename="a; b=c" ; name="file"`:             `a; b=c`,
+		`form-data; name="file"; filename="a%22b%0A"`:            `a%22b%0A`,
+		`Form-Data; Name=file; FileName=a/b.txt`:                 `a/b.txt`,
+		`form-data; name=file; filename*=utf-8''%E7%8C%AB`:       `猫`,
+		`form-data; name=file; filename=x; filename*=utf-8''%22`: `"`,
+		`form-data; name="file"; filename=" 猫 "`:                 ` 猫 `,
+		`form-data; name="file"`:                                 ``,
+	} {
+		if field, name, err := disposition(header); field != "file" || name != want || err != nil {
+			t.Errorf("%s: %q %q %v, want %q", header, field, name, err, want)
+		}
+	}
+	for _, header := range []string{
+		"", "attachment; filename=x", `form-data; name="file`, `form-data; name="file" x`, `form-data; name`,
+		`form-data; name="a"; name="b"`, `form-data; name=file; filename*=klingon''x`,
+	} {
+		if field, name, err := disposition(header); err == nil {
+			t.Errorf("%s: taken for %q %q", header, field, name)
+		}
+	}
+}
+
 func FuzzDisposition(f *testing.F) {
 	for _, header := range []string{
 		`form-data; name="file"; filename="a/b.txt"`, `form-data; name=file; filename*=utf-8''%E7%8C%AB`, `form-data; name="file"; filename="猫"`,

@@ -5,6 +5,7 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"strings"
 
 	"navix.sh/agentbox/envd/httperror"
 )
@@ -55,12 +56,56 @@ func (u upload) form(body io.Reader, boundary, queryPath string) ([]entry, error
 	}
 }
 
-// disposition reads the field and the file name of a part. The name is a path and is kept whole, unlike
-// multipart.Part.FileName, which strips directories.
+// disposition reads the field and the file name of a part. The name is a path and is kept whole: multipart.Part.FileName
+// strips directories, and mime.ParseMediaType takes a backslash for the beginning of an escape. A form as browsers and
+// the JavaScript SDK write it has %22, %0D and %0A for what cannot stand in the header and escapes nothing else, so such
+// a name cannot be told from one that really has these letters: it is taken as it stands.
 func disposition(header string) (field, filename string, err error) {
-	kind, parameters, err := mime.ParseMediaType(header)
-	if err != nil || kind != "form-data" {
+	kind, rest, _ := strings.Cut(header, ";")
+	parameters := map[string]string{}
+	ok := strings.EqualFold(strings.TrimSpace(kind), "form-data")
+	for rest = strings.TrimSpace(rest); ok && rest != ""; {
+		var name, value string
+		name, value, ok = strings.Cut(rest, "=")
+		if ok {
+			name = strings.ToLower(strings.TrimSpace(name))
+			_, twice := parameters[name]
+			parameters[name], rest, ok = parameterValue(strings.TrimSpace(value))
+			ok = ok && !twice
+		}
+	}
+	filename = parameters["filename"]
+	if extended, found := parameters["filename*"]; ok && found {
+		_, decoded, _ := mime.ParseMediaType("form-data; filename*=" + extended)
+		filename, ok = decoded["filename"]
+	}
+	if !ok {
 		return "", "", httperror.New(http.StatusBadRequest, "the Content-Disposition %q of a part cannot be read: it must be like form-data; name=\"file\"; filename=\"a/b.txt\"", header)
 	}
-	return parameters["name"], parameters["filename"], nil
+	return parameters["name"], filename, nil
+}
+
+// parameterValue splits the value that text begins with from the parameters behind it. In quotes, \\ and \" are what
+// some clients write for one letter; any other backslash stands for itself, and so does one before the last quote.
+func parameterValue(text string) (value, rest string, ok bool) {
+	quoted, isQuoted := strings.CutPrefix(text, `"`)
+	if !isQuoted {
+		value, rest, _ = strings.Cut(text, ";")
+		return strings.TrimSpace(value), strings.TrimSpace(rest), true
+	}
+	var b strings.Builder
+	for i := 0; i < len(quoted); i++ {
+		c := quoted[i]
+		if c == '"' {
+			rest = strings.TrimSpace(quoted[i+1:])
+			after, more := strings.CutPrefix(rest, ";")
+			return b.String(), strings.TrimSpace(after), more || rest == ""
+		}
+		if next := quoted[i+1:]; c == '\\' && next != "" && (next[0] == '\\' || next[0] == '"' && strings.TrimSpace(next[1:]) != "") {
+			i++
+			c = quoted[i]
+		}
+		b.WriteByte(c)
+	}
+	return "", "", false
 }

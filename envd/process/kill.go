@@ -10,12 +10,11 @@ import (
 // relation is what /proc tells about a process's place among the others.
 type relation struct{ pid, parent, session int }
 
-// signalTree signals leader, its session, and every descendant of those, so that grandchildren which left the process
-// group or the session are reached too. SIGKILL first stops them all: while nobody dies, no parent link is lost, and
+// signalTree signals the members of a tree. SIGKILL first stops them all: while nobody dies, no parent link is lost, and
 // a tree that forks meanwhile is caught up with.
-func signalTree(leader int, sig syscall.Signal) {
+func signalTree(members func() map[int]bool, sig syscall.Signal) {
 	if sig != syscall.SIGKILL {
-		for pid := range tree(leader) {
+		for pid := range members() {
 			_ = syscall.Kill(pid, sig)
 		}
 		return
@@ -23,7 +22,7 @@ func signalTree(leader int, sig syscall.Signal) {
 	stopped := map[int]bool{}
 	for grew := true; grew; {
 		grew = false
-		for pid := range tree(leader) {
+		for pid := range members() {
 			if !stopped[pid] {
 				stopped[pid], grew = true, true
 				_ = syscall.Kill(pid, syscall.SIGSTOP)
@@ -35,11 +34,12 @@ func signalTree(leader int, sig syscall.Signal) {
 	}
 }
 
-// tree lists the processes of leader's session and all descendants; envd itself is never among them.
-func tree(leader int) map[int]bool {
+// tree lists leader, its session, the processes that carry its mark, and every descendant of those: a grandchild may have
+// left the process group and the session, and may have lost the parent that linked it. envd itself is never among them.
+func tree(leader int, m mark) map[int]bool {
 	self := os.Getpid()
 	all := relations()
-	members := map[int]bool{}
+	members := m.carriers(all)
 	for grew := true; grew; {
 		grew = false
 		for _, r := range all {

@@ -2,6 +2,7 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"navix.sh/agentbox/envd/reaper"
+	"navix.sh/agentbox/envd/users"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,12 +43,20 @@ func FuzzParseStat(f *testing.F) {
 }
 
 // TestSignalTreeWithoutCgroups proves the walk that serves where cgroups cannot be written: it must reach a grandchild
-// that has left the session.
+// that has left the session, and one whose parent is gone besides.
 func TestSignalTreeWithoutCgroups(t *testing.T) {
+	for name, form := range map[string]string{"own session": "setsid sh -c '%s' &", "daemon": "(setsid sh -c '%s' &)"} {
+		t.Run(name, func(t *testing.T) { testSignalTree(t, form) })
+	}
+}
+
+func testSignalTree(t *testing.T, form string) {
+	m := newMark(users.Current())
 	r := reaper.Start(nil)
 	defer r.Stop()
 	dir := t.TempDir()
-	script := "setsid sh -c 'echo $$ > " + dir + "/pid; mkfifo " + dir + "/never; read x < " + dir + "/never' & mkfifo " + dir + "/wait; read x < " + dir + "/wait"
+	script := fmt.Sprintf(form, "mkfifo "+dir+"/never; echo $$ > "+dir+"/pid; read x < "+dir+"/never") +
+		"\nmkfifo " + dir + "/wait; read x < " + dir + "/wait"
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +64,7 @@ func TestSignalTreeWithoutCgroups(t *testing.T) {
 	defer null.Close()
 	child, err := r.Spawn("/bin/sh", []string{"sh", "-c", script}, &syscall.ProcAttr{
 		Files: []uintptr{null.Fd(), 2, 2},
-		Env:   os.Environ(),
+		Env:   m.in(os.Environ()),
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
@@ -65,10 +75,11 @@ func TestSignalTreeWithoutCgroups(t *testing.T) {
 		text, _ := os.ReadFile(filepath.Join(dir, "pid"))
 		grandchild, _ = strconv.Atoi(strings.TrimSpace(string(text)))
 	}
-	if !tree(child.Pid)[grandchild] {
-		t.Fatalf("the tree %v lacks the grandchild %d", tree(child.Pid), grandchild)
+	members := func() map[int]bool { return tree(child.Pid, m) }
+	if !members()[grandchild] {
+		t.Fatalf("the tree %v lacks the grandchild %d", members(), grandchild)
 	}
-	if err := child.Guard(func(pid int) error { signalTree(pid, syscall.SIGKILL); return nil }); err != nil {
+	if err := child.Guard(func(int) error { signalTree(members, syscall.SIGKILL); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	<-child.Done()

@@ -57,7 +57,8 @@ type launch struct {
 
 // start runs a command. The subscriber gets its output from the first byte and must leave.
 func (m *Manager) start(l launch) (*process, *subscriber, error) {
-	p := &process{config: l.config, tag: l.tag, out: newOutput()}
+	p := &process{config: l.config, tag: l.tag, out: newOutput(), mark: newMark(l.user)}
+	l.env = p.mark.in(l.env)
 	ends, err := p.open(l)
 	if err != nil {
 		return nil, nil, err
@@ -193,7 +194,7 @@ func (m *Manager) awaitOrphans() {
 		m.sweep()
 		left := len(m.left)
 		m.mu.Unlock()
-		if left == 0 && len(tree(os.Getpid())) == 0 {
+		if left == 0 && len(orphans()) == 0 {
 			return
 		}
 		select {
@@ -203,6 +204,9 @@ func (m *Manager) awaitOrphans() {
 		}
 	}
 }
+
+// orphans are the processes that envd has adopted, with their descendants.
+func orphans() map[int]bool { return tree(os.Getpid(), mark{}) }
 
 func (m *Manager) signalAll(sig syscall.Signal) {
 	m.mu.Lock()
@@ -220,7 +224,7 @@ func (m *Manager) signalAll(sig syscall.Signal) {
 			g.kill()
 		}
 	}
-	signalTree(os.Getpid(), sig) // adopted orphans
+	signalTree(orphans, sig)
 }
 
 // list returns the live processes.

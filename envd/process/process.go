@@ -30,6 +30,7 @@ type process struct {
 	stdin  *input // nil when the command has no stdin to write to
 	tty    *input // nil when it has no terminal
 	group  *group // nil where cgroups cannot be written
+	mark   mark
 
 	expired  atomic.Bool // the deadline killed it
 	deadline *time.Timer // nil without one
@@ -110,7 +111,7 @@ func (p *process) signal(sig syscall.Signal) error {
 		if sig == syscall.SIGKILL && p.group != nil {
 			p.group.kill()
 		}
-		signalTree(pid, sig)
+		signalTree(func() map[int]bool { return tree(pid, p.mark) }, sig)
 		return nil
 	})
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -67,6 +69,46 @@ func TestOneProcessOwnsADataDirectory(t *testing.T) {
 	if got := get(t, p, "/readyz", ""); got.StatusCode != http.StatusNoContent {
 		t.Errorf("the first controller answers %d on /readyz", got.StatusCode)
 	}
+}
+
+// TestStandbyLeavesTheKeyAlone: a second controller on the same Kubernetes API waits for the leadership, and the key of
+// the one that leads works on.
+func TestStandbyLeavesTheKeyAlone(t *testing.T) {
+	p := testplatform.Start(t)
+	socket, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := socket.Addr().String()
+	if err := socket.Close(); err != nil { // the standby takes it over
+		t.Fatal(err)
+	}
+	standby := p.Command("controller", "--listen", address, "--data-dir", t.TempDir(), "--kubeconfig", p.Client["KUBECONFIG"])
+	var log bytes.Buffer
+	standby.Stderr = &log
+	if err := standby.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = standby.Process.Signal(syscall.SIGTERM)
+		if err := standby.Wait(); err != nil {
+			t.Errorf("the standby: %v\n%s", err, log.String())
+		}
+	}()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		resp, err := http.Get("http://" + address + "/readyz")
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode != http.StatusServiceUnavailable {
+				t.Errorf("the standby answers %s on /readyz", resp.Status)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the standby does not listen: %v", err)
+		}
+	}
+	native(t, p, "/v1/auth/whoami") // with the first one's key
 }
 
 func waitIdle(t testing.TB, p *testplatform.Platform, want int) {

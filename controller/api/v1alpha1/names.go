@@ -96,6 +96,9 @@ const (
 	AnnotationContainerID   = Prefix + "container-id"
 )
 
+// ReasonPlatformStopped is why a container ended whose node agent was stopped with the platform, and why its sandbox did.
+const ReasonPlatformStopped = "PlatformStopped"
+
 // Annotations about resetting a used Pod.
 const (
 	// AnnotationPodReset on a Node names the reset protocol that its agent speaks.
@@ -116,6 +119,8 @@ const (
 	AnnotationLastSandboxCreateTime = Prefix + "last-sandbox-create-time"
 	AnnotationTemplateName          = Prefix + "template-name"
 	AnnotationTemplateVersion       = Prefix + "template-version"
+	// AnnotationGivenKeys is on the pool, JSON: the keys that template and env gave pool and Pods last.
+	AnnotationGivenKeys = Prefix + "given-keys"
 	// AnnotationReservationReplicaQuota is JSON: instance type to count.
 	AnnotationReservationReplicaQuota = "scheduling.navix.sh/reservation-replica-quota"
 )
@@ -168,6 +173,7 @@ const (
 	ReasonUnhealthyIdlePods      = "UnhealthyIdlePods"
 	ReasonFailedPodsPresent      = "FailedPodsPresent"
 	ReasonUnhealthyAndFailedPods = "UnhealthyAndFailedPods"
+	ReasonPodsFailing            = "PodsFailing"
 	ReasonAllPodsHealthy         = "AllPodsHealthy"
 	ReasonAdmissionGranted       = "AdmissionGranted"
 	ReasonResourceQuotaExhausted = "ResourceQuotaExhausted"

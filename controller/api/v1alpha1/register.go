@@ -9,6 +9,9 @@ import (
 // GroupVersion is the group and version of every type in this package.
 var GroupVersion = schema.GroupVersion{Group: "agents.navix.sh", Version: "v1alpha1"}
 
+// Plurals are the resources of this group, as they stand in paths.
+var Plurals = []string{"sandboxtemplates", "sandboxenvs", "sandboxpools"}
+
 var schemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&SandboxTemplate{}, &SandboxTemplateList{},

@@ -185,6 +185,7 @@ type SandboxEnvSpec struct {
 // +kubebuilder:printcolumn:name="Idle",type=integer,JSONPath=`.status.idleReplicas`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,rule="oldSelf.hasValue() || (size(self.metadata.name) <= 24 && self.metadata.name.matches('^[a-z]([a-z0-9-]*[a-z0-9])?$'))",message="an environment's name is a DNS label of at most 24 characters that starts with a letter, because pool names are built from it; choose another"
 type SandboxEnv struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

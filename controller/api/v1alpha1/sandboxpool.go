@@ -156,6 +156,7 @@ type SandboxPoolStatus struct {
 // +kubebuilder:printcolumn:name="Stopping",type=integer,JSONPath=`.status.stoppingReplicas`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failedReplicas`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:optionalOldSelf=true,rule="oldSelf.hasValue() || size(self.metadata.name) <= 63",message="a pool's name has at most 63 characters: it is a label of its Pods; make it shorter"
 type SandboxPool struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

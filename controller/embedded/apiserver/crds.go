@@ -190,7 +190,7 @@ func setCondition(s *apiextensionsv1.CustomResourceDefinitionStatus, want apiext
 
 // awaitServed waits until each of the platform's types answers.
 func (s *Server) awaitServed(ctx context.Context, c kubernetes.Interface) error {
-	for _, plural := range []string{"sandboxtemplates", "sandboxenvs", "sandboxpools"} {
+	for _, plural := range v1alpha1.Plurals {
 		path := "/apis/" + v1alpha1.GroupVersion.String() + "/" + plural
 		err := untilAnswered(ctx, func() error {
 			return c.Discovery().RESTClient().Get().AbsPath(path).Param("limit", "1").Do(ctx).Error()

@@ -64,12 +64,6 @@ func New(o Options) (*Network, error) {
 	n.prefix = saved.Subnet
 	n.last = n.gateway()
 	n.used[n.gateway()] = true
-	if os.Geteuid() != 0 {
-		n.why = "needs root"
-	} else if n.links, err = newLinks(o.Name, n.prefix); err != nil {
-		n.why = err.Error()
-		n.log.Warn("sandboxes have no outbound network", "reason", err)
-	}
 	out, err := json.Marshal(saved)
 	if err != nil {
 		return nil, err
@@ -77,7 +71,17 @@ func New(o Options) (*Network, error) {
 	if err := os.WriteFile(o.StateFile+".new", out, 0o600); err != nil {
 		return nil, err
 	}
-	return n, os.Rename(o.StateFile+".new", o.StateFile)
+	// On record before it is on the machine: an agent that is killed in between goes on with the same subnet.
+	if err := os.Rename(o.StateFile+".new", o.StateFile); err != nil {
+		return nil, err
+	}
+	if os.Geteuid() != 0 {
+		n.why = "needs root"
+	} else if n.links, err = newLinks(o.Name, n.prefix); err != nil {
+		n.why = err.Error()
+		n.log.Warn("sandboxes have no outbound network", "reason", err)
+	}
+	return n, nil
 }
 
 // gateway is the machine's own address in the subnet.

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -89,6 +90,9 @@ func Start(ctx context.Context, o Options) (_ *Agent, err error) {
 	}
 	a := &Agent{
 		log: o.Logger, node: o.NodeName, dir: dir, workers: map[types.UID]*worker{}, byIP: map[string]*worker{},
+	}
+	if err := removeTrials(dir); err != nil {
+		return nil, err
 	}
 	a.life, a.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
@@ -265,7 +269,10 @@ func (a *Agent) setAddress(ip string, w *worker) {
 	}
 }
 
-// Stop ends every sandbox and removes what the agent made on the machine. Pods stay in the API: the next agent
+// stopLimit bounds how long Stop waits for the API to take in how the sandboxes ended.
+const stopLimit = 10 * time.Second
+
+// Stop ends every sandbox, says so in the API, and removes what the agent made on the machine. Pods stay in the API: the next agent
 // starts them again.
 func (a *Agent) Stop(ctx context.Context) error {
 	a.cancel()
@@ -274,12 +281,17 @@ func (a *Agent) Stop(ctx context.Context) error {
 	workers := a.workers
 	a.workers = map[types.UID]*worker{}
 	a.mu.Unlock()
+	told, cancel := context.WithTimeout(ctx, stopLimit)
+	defer cancel()
 	errs := make([]error, 0, len(workers))
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, w := range workers {
 		wg.Go(func() {
 			err := w.stopSandbox(context.WithoutCancel(ctx))
+			if err == nil {
+				err = w.tellStopped(told)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			errs = append(errs, err)

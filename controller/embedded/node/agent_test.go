@@ -346,15 +346,32 @@ func testErrors(t *testing.T, b *bed) {
 			t.Errorf("%s: the phase is %s", name, pod.Status.Phase)
 		}
 	}
-	waitFor(t, "an event tells of the runtime that is not there", func() bool {
-		list, err := b.client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
+	b.awaitEvent("runtime", "FailedCreatePodSandBox", "kata-fc")
+
+	p := serverPod("init-no-image")
+	p.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "127.0.0.1:1/no/such:image"}}
+	b.create(p)
+	b.awaitEvent("init-no-image", "ErrImagePull", "container first: ")
+}
+
+// awaitEvent waits until an event about a Pod has a reason and a message with a text in it.
+func (b *bed) awaitEvent(pod, reason, text string) corev1.Event {
+	b.t.Helper()
+	var found corev1.Event
+	waitFor(b.t, "an event "+reason+" about "+pod, func() bool {
+		list, err := b.client.CoreV1().Events("default").List(b.t.Context(), metav1.ListOptions{})
 		if err != nil {
-			t.Fatal(err)
+			b.t.Fatal(err)
 		}
-		return slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
-			return e.InvolvedObject.Name == "runtime" && e.Reason == "FailedCreatePodSandBox" && strings.Contains(e.Message, "kata-fc")
+		i := slices.IndexFunc(list.Items, func(e corev1.Event) bool {
+			return e.InvolvedObject.Name == pod && e.Reason == reason && strings.Contains(e.Message, text)
 		})
+		if i >= 0 {
+			found = list.Items[i]
+		}
+		return i >= 0
 	})
+	return found
 }
 
 // testRuntimeClass runs a Pod with each runtime on one node.
@@ -494,6 +511,11 @@ func testProbes(t *testing.T, b *bed) {
 	b.await("probes", "ready", ready)
 	b.shell(pod.Status.PodIP, "rm /tmp/ready")
 	b.await("probes", "not ready", func(p *corev1.Pod) bool { return !ready(p) })
+	if e := b.awaitEvent("probes", "Unhealthy", "Readiness probe failed: "); e.InvolvedObject.FieldPath != "spec.containers{sandbox}" || e.InvolvedObject.UID != pod.UID {
+		t.Errorf("the event is about %+v", e.InvolvedObject)
+	}
 	b.shell(pod.Status.PodIP, "touch /tmp/dead")
 	b.await("probes", "restarted", func(p *corev1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount == 1 })
+	b.awaitEvent("probes", "Unhealthy", "Liveness probe failed: ")
+	b.awaitEvent("probes", "Killing", "Container sandbox failed liveness probe, will be restarted")
 }

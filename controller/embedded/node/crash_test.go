@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 	corev1 "k8s.io/api/core/v1"
@@ -131,7 +132,8 @@ func testKilledAgent(t *testing.T, runtime string) {
 	b.setImage("stays", image.Host+":again")
 	b.await("stays", "replaced", func(p *corev1.Pod) bool { return ready(p) && p.Status.ContainerStatuses[0].RestartCount == 1 })
 
-	// A clean stop leaves nothing, and the next agent starts the Pods anew.
+	// A clean stop leaves nothing but word of it, and the next agent starts the Pods anew.
+	stopped := time.Now()
 	if err := b.agent.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -140,12 +142,100 @@ func testKilledAgent(t *testing.T, runtime string) {
 		t.Errorf("after the stop %d Pods are left, %v", len(entries), err)
 	}
 	assertNothingLeft(t, b.dir)
+	after := time.Now()
+	b.await("stays", "stopped", func(p *corev1.Pod) bool {
+		s := p.Status.ContainerStatuses[0]
+		return !ready(p) && p.Status.Phase == corev1.PodRunning && s.State.Waiting != nil && s.LastTerminationState.Terminated != nil
+	})
+	time.Sleep(time.Second) // the API counts in seconds
 	b.start()
-	b.await("stays", "ready anew", func(p *corev1.Pod) bool { return ready(p) && p.Status.ContainerStatuses[0].RestartCount == 2 })
+	pod = b.await("stays", "ready anew", func(p *corev1.Pod) bool { return ready(p) && p.Status.ContainerStatuses[0].RestartCount == 2 })
+	last := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated
+	if last == nil || last.Reason != v1alpha1.ReasonPlatformStopped || last.FinishedAt.Before(&metav1.Time{Time: stopped.Add(-time.Second)}) || last.FinishedAt.After(after) {
+		t.Errorf("the end with the platform is %+v, want one between %s and %s", last, stopped, after)
+	}
 	if err := b.agent.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
 	assertNothingLeft(t, b.dir)
+}
+
+// TestKilledInStart kills agents while Pods start, and shows that the next one has every Pod run once and connected.
+func TestKilledInStart(t *testing.T) {
+	api, err := apiserver.Start(t.Context(), apiserver.Options{DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Stop)
+	b := &bed{t: t, config: api.Config, dir: t.TempDir()}
+	if b.client, err = kubernetes.NewForConfig(b.config); err != nil {
+		t.Fatal(err)
+	}
+	child := startAgent(t, api, b)
+	const perRound = 4
+	var names []string
+	for _, wait := range []time.Duration{0, 5, 15, 40} {
+		watcher, err := fsnotify.NewWatcher()
+		if err == nil {
+			err = watcher.Add(filepath.Join(b.dir, "pods"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range perRound {
+			p := serverPod(fmt.Sprintf("start-%d-%d", wait, i))
+			names = append(names, p.Name)
+			b.create(p)
+		}
+		<-watcher.Events // the first Pod's directory
+		time.Sleep(wait * time.Millisecond)
+		killAgent(t, child)
+		watcher.Close()
+		child = startAgent(t, api, b)
+		for _, name := range names[len(names)-perRound:] {
+			b.await(name, "ready", ready)
+			if n := countLaunchers(t, name); n != 1 {
+				t.Errorf("killed after %d ms: %d sandboxes of the Pod %s run", wait, n, name)
+			}
+		}
+	}
+	killAgent(t, child)
+	b.start()
+	for _, name := range names {
+		p := b.await(name, "ready", ready)
+		if b.agent.network.Outbound() {
+			if out := b.shell(p.Status.PodIP, "cat /proc/net/route"); !strings.Contains(out, "eth0") {
+				t.Errorf("the Pod %s is not connected: %q", name, out)
+			}
+		}
+		if out := b.shell(p.Status.PodIP, "ps ax | grep -c '[e]nvd'"); out != "1\n" {
+			t.Errorf("in the Pod %s run %q servers, want one", name, out)
+		}
+	}
+	if err := b.agent.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	assertNothingLeft(t, b.dir)
+	for _, name := range names {
+		if n := countLaunchers(t, name); n != 0 {
+			t.Errorf("%d sandboxes of the Pod %s are left", n, name)
+		}
+	}
+}
+
+// countLaunchers counts the first processes of the sandboxes with a host name.
+func countLaunchers(t *testing.T, hostname string) (n int) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range all {
+		if data, err := os.ReadFile(path); err == nil && strings.HasPrefix(string(data), "sandbox-init\x00pod\x00"+hostname+"\x00") {
+			n++
+		}
+	}
+	return n
 }
 
 // TestKilledInReset kills agents at every step of a reset, and shows that the next one brings it to its end.

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -28,10 +30,15 @@ func (e *events) close() { e.broadcaster.Shutdown() }
 // tell records what a person would want to know about a change of the Pod's status: why a container cannot start, and
 // how one ended by itself.
 func (w *worker) tell(before, after *corev1.PodStatus) {
-	for i := range after.ContainerStatuses {
-		now := &after.ContainerStatuses[i]
+	w.tellContainers(before.InitContainerStatuses, after.InitContainerStatuses)
+	w.tellContainers(before.ContainerStatuses, after.ContainerStatuses)
+}
+
+func (w *worker) tellContainers(before, after []corev1.ContainerStatus) {
+	for i := range after {
+		now := &after[i]
 		var old corev1.ContainerStatus
-		for _, c := range before.ContainerStatuses {
+		for _, c := range before {
 			if c.Name == now.Name {
 				old = c
 			}
@@ -50,5 +57,17 @@ func (w *worker) tell(before, after *corev1.PodStatus) {
 		if end != nil && end.ExitCode != 0 && (old.State.Terminated == nil || old.State.Terminated.ContainerID != end.ContainerID) {
 			w.agent.events.Eventf(w.pod, corev1.EventTypeWarning, end.Reason, "container %s ended with exit code %d", now.Name, end.ExitCode)
 		}
+	}
+}
+
+// about names a container of the Pod as the object of an event, which is how a kubelet says whose probe has failed.
+func (w *worker) about(container string) *corev1.ObjectReference {
+	field := "containers"
+	if slices.ContainsFunc(w.pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == container }) {
+		field = "initContainers"
+	}
+	return &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.pod.UID, ResourceVersion: w.pod.ResourceVersion,
+		FieldPath: "spec." + field + "{" + container + "}",
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,6 +57,8 @@ const (
 	readiness
 	liveness
 )
+
+func (k probeKind) String() string { return [...]string{"startup", "readiness", "liveness"}[k] }
 
 // probeResult is what a probe of one container instance has found.
 type probeResult struct {
@@ -135,6 +138,8 @@ func (w *worker) take(results []probeResult) {
 				w.startSteadyProbes(ctx, c.ID, spec)
 			case !r.ok:
 				w.log().Info("a container fails its probe and is restarted", "container", c.probing.spec.Name)
+				name := c.probing.spec.Name
+				w.agent.events.Eventf(w.about(name), corev1.EventTypeNormal, "Killing", "Container %s failed %s probe, will be restarted", name, r.kind)
 				if err := w.kill(w.agent.life, c); err != nil {
 					w.log().Error("a container that fails its probe is not ended", "error", err)
 				}
@@ -146,8 +151,13 @@ func (w *worker) take(results []probeResult) {
 func (w *worker) startProbe(ctx context.Context, id string, spec *corev1.Container, kind probeKind) {
 	p := map[probeKind]*corev1.Probe{startup: spec.StartupProbe, readiness: spec.ReadinessProbe, liveness: spec.LivenessProbe}[kind]
 	run := w.probeFunc(id, spec, p)
+	about, title := w.about(spec.Name), strings.ToUpper(kind.String()[:1])+kind.String()[1:]
+	// Every failure is an event, as a kubelet has it: the recorder counts those that are alike, and bounds the others.
+	failed := func(err error) {
+		w.agent.events.Eventf(about, corev1.EventTypeWarning, "Unhealthy", "%s probe failed: %v", title, err)
+	}
 	w.agent.wg.Go(func() {
-		probeLoop(ctx, p, kind, run, func(ok bool) {
+		probeLoop(ctx, p, kind, run, failed, func(ok bool) {
 			w.mu.Lock()
 			w.results = append(w.results, probeResult{id, kind, ok})
 			w.mu.Unlock()
@@ -163,8 +173,9 @@ const (
 	eagerProbing   = 15 * time.Second
 )
 
-// probeLoop probes until ctx ends and reports every change, and for the startup probe its first success only.
-func probeLoop(ctx context.Context, p *corev1.Probe, kind probeKind, run func(context.Context) error, report func(bool)) {
+// probeLoop probes until ctx ends and reports every change, and for the startup probe its first success only. failed is
+// told of every failure of a program that had the time to start.
+func probeLoop(ctx context.Context, p *corev1.Probe, kind probeKind, run func(context.Context) error, failed func(error), report func(bool)) {
 	period := time.Duration(max(p.PeriodSeconds, 0)) * time.Second
 	if period == 0 {
 		period = 10 * time.Second
@@ -212,9 +223,12 @@ func probeLoop(ctx context.Context, p *corev1.Probe, kind probeKind, run func(co
 				// Not ready yet is not a failure: the program is starting.
 				next = min(eager, period)
 				eager = min(eager*3/2, maxProbeWait)
-			} else if bad++; bad >= failureThreshold && (!known || healthy) {
-				known, healthy = true, false
-				report(false)
+			} else {
+				failed(err)
+				if bad++; bad >= failureThreshold && (!known || healthy) {
+					known, healthy = true, false
+					report(false)
+				}
 			}
 		}
 		timer.Reset(next)

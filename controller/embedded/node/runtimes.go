@@ -19,6 +19,9 @@ const (
 	probeAgain = time.Minute
 )
 
+// probePrefix begins the names of the directories of such trials.
+const probePrefix = "probe-"
+
 // runtimes are those that Pods of a node can name. An OCI runtime is looked for and tried when it is first named.
 type runtimes struct {
 	builtIn *namespaces.Runtime
@@ -39,6 +42,19 @@ type runtimeError struct{ err error }
 
 func (e *runtimeError) Error() string { return e.err.Error() }
 func (e *runtimeError) Unwrap() error { return e.err }
+
+// removeTrials deletes what an agent that was killed while it tried the machine out has left in its directory.
+func removeTrials(dir string) error {
+	var errs []error
+	for _, pattern := range []string{namespaces.TrialPrefix + "*", probePrefix + "*"} {
+		left, err := filepath.Glob(filepath.Join(dir, pattern))
+		errs = append(errs, err)
+		for _, path := range left {
+			errs = append(errs, namespaces.RemoveTree(path))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // get returns the runtime with a name, or a runtimeError.
 func (r *runtimes) get(ctx context.Context, name string) (*namespaces.Runtime, error) {
@@ -70,7 +86,7 @@ func (r *runtimes) try(ctx context.Context, name string) (*namespaces.Runtime, e
 		return nil, err
 	}
 	with := r.builtIn.With(found)
-	if err := with.Probe(ctx, filepath.Join(r.dir, "probe-"+newContainerID())); err != nil {
+	if err := with.Probe(ctx, filepath.Join(r.dir, probePrefix+newContainerID())); err != nil {
 		return nil, fmt.Errorf("it does not work on this machine: %w", err)
 	}
 	return with, nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -62,6 +63,37 @@ func lostTermination(id string, started metav1.Time) *corev1.ContainerStateTermi
 	}
 }
 
+// tellStopped writes that the Pod's containers have ended with the platform, and when. The next agent starts them again.
+// Where it cannot be written, the next agent can tell less.
+func (w *worker) tellStopped(ctx context.Context) error {
+	w.mu.Lock()
+	w.pod = w.latest
+	w.mu.Unlock()
+	if w.pod == nil || w.over || w.pod.DeletionTimestamp != nil || w.evicted != "" || evicted(w.pod) {
+		return nil
+	}
+	stopped := false
+	for _, c := range w.containers {
+		if c.state != running {
+			continue
+		}
+		stopped = true
+		c.state, c.reason, c.message = waiting, v1alpha1.ReasonPlatformStopped, "the platform was stopped; its next start runs the container again"
+		c.started, c.ready = false, false
+		c.Last = &corev1.ContainerStateTerminated{
+			ExitCode: 137, Reason: v1alpha1.ReasonPlatformStopped, Message: "the platform was stopped",
+			ContainerID: containerIDPrefix + c.ID, StartedAt: metav1.NewTime(c.Started), FinishedAt: metav1.Now(),
+		}
+	}
+	if !stopped {
+		return nil
+	}
+	if err := w.publish(ctx, w.status()); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("write how the Pod %s/%s ended: %w", w.pod.Namespace, w.pod.Name, err)
+	}
+	return nil
+}
+
 func (w *worker) startSandbox(ctx context.Context) error {
 	w.state.Runtime = w.agent.standard.Name()
 	if c := w.pod.Spec.RuntimeClassName; c != nil && *c != "" {
@@ -94,6 +126,9 @@ func (w *worker) startSandbox(ctx context.Context) error {
 		if err := w.agent.network.Attach(string(w.uid), p.PID(), w.state.IP); err != nil {
 			return errors.Join(fmt.Errorf("connect the sandbox to the network: %w", err), p.Stop(ctx))
 		}
+	}
+	if err := p.Persist(); err != nil {
+		return errors.Join(err, p.Stop(ctx), w.agent.network.Detach(string(w.uid)))
 	}
 	w.setSandbox(p)
 	w.agent.setAddress(w.state.IP, w)
@@ -218,6 +253,9 @@ func (a *Agent) adopt(ctx context.Context) error {
 		w := a.newWorker(types.UID(e.Name()))
 		if err := w.adopt(ctx); err != nil {
 			a.log.Info("a former sandbox cannot be taken over and is removed", "pod", e.Name(), "reason", err)
+			if err := namespaces.End(w.dir); err != nil {
+				a.log.Error("a former sandbox is not ended", "pod", e.Name(), "error", err)
+			}
 			if err := a.network.Detach(e.Name()); err != nil {
 				a.log.Error("a network interface is left", "pod", e.Name(), "error", err)
 			}

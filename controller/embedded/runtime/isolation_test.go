@@ -17,7 +17,12 @@ import (
 	"navix.sh/agentbox/controller/embedded/runtime/runtimetest"
 )
 
-func TestMain(m *testing.M) { os.Exit(runtimetest.Main(m)) }
+func TestMain(m *testing.M) {
+	if args := os.Getenv(agentVariable); args != "" {
+		os.Exit(agentMain(args))
+	}
+	os.Exit(runtimetest.Main(m))
+}
 
 // The isolation suite. Every test runs as the sandbox's root and as its ordinary user.
 

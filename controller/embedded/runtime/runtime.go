@@ -20,7 +20,7 @@ type Runtime interface {
 	Describe() string
 	// IDs says which users of the machine the sandboxes' users are.
 	IDs() IDs
-	// StartPod starts a sandbox without containers.
+	// StartPod starts a sandbox without containers. It ends with this process until Persist.
 	StartPod(ctx context.Context, p PodConfig) (Pod, error)
 	// AdoptPod returns the sandbox that an earlier process started in p.Dir, or ErrGone.
 	AdoptPod(ctx context.Context, p PodConfig) (Pod, error)
@@ -44,6 +44,9 @@ type PodConfig struct {
 type Pod interface {
 	// PID is the process whose namespaces are the Pod's, as this machine counts.
 	PID() int
+	// Persist lets the sandbox outlive this process. It is called once everything that the sandbox has on the machine is
+	// on record, so that a process killed before leaves nothing.
+	Persist() error
 	// Start runs a container and returns once its program runs.
 	Start(ctx context.Context, c ContainerConfig) error
 	// Exec runs a command in a container, as the container's user, and waits for it.

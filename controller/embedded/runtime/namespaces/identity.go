@@ -3,9 +3,12 @@ package namespaces
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -47,20 +50,54 @@ func startTime(pid int) string {
 	return fields[19]
 }
 
-// kill ends the process if it is still the one that was named.
-func (i identity) kill() {
+// open returns a descriptor of the process if it is still the one that was named.
+func (i identity) open() (fd int, ok bool) {
 	if i.PID <= 1 || i.Start == "" || i.Boot != bootID() {
-		return
+		return -1, false
 	}
 	fd, err := unix.PidfdOpen(i.PID, 0)
 	if err != nil {
-		return // gone
+		return -1, false // gone
+	}
+	// The descriptor holds on to whoever has the id now; only then is it safe to compare.
+	if startTime(i.PID) != i.Start {
+		unix.Close(fd)
+		return -1, false
+	}
+	return fd, true
+}
+
+// kill ends the process if it is still the one that was named.
+func (i identity) kill() {
+	if fd, ok := i.open(); ok {
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		unix.Close(fd)
+	}
+}
+
+// endLimit bounds how long the kernel may take to end a killed sandbox.
+const endLimit = 10 * time.Second
+
+// End ends the sandbox that is on record in a Pod's directory, whether or not it answers, and waits for it.
+func End(dir string) error {
+	i, err := load(filepath.Join(dir, recordName))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fd, ok := i.open()
+	if !ok {
+		return nil
 	}
 	defer unix.Close(fd)
-	// The descriptor holds on to whoever has the id now; only then is it safe to compare.
-	if startTime(i.PID) == i.Start {
-		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // what it does not end is told below
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(endLimit.Milliseconds()))
+	if err == nil && n == 0 {
+		err = fmt.Errorf("the kernel did not end process %d within %s", i.PID, endLimit)
 	}
+	return err
 }
 
 func (i identity) save(path string) error {

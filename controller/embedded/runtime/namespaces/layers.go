@@ -22,9 +22,12 @@ const (
 	copiedName = "copied"
 )
 
+// TrialPrefix begins the names of the directories in Options.Dir where overlays are tried.
+const TrialPrefix = ".overlay-"
+
 // tryOverlay says why containers cannot have overlays whose writable layers are under dir.
 func (r *Runtime) tryOverlay(dir string) (err error) {
-	tmp, err := os.MkdirTemp(dir, ".overlay-")
+	tmp, err := os.MkdirTemp(dir, TrialPrefix)
 	if err != nil {
 		return err
 	}

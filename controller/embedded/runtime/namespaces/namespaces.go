@@ -60,7 +60,7 @@ var _ runtime.Runtime = (*Runtime)(nil)
 
 // New checks that the machine can run sandboxes.
 func New(o Options) (*Runtime, error) {
-	launcher, err := os.Open(o.Launcher)
+	launcher, err := openLauncher(o.Launcher)
 	if err != nil {
 		return nil, fmt.Errorf("the sandbox launcher is missing: %w; build it with: make build", err)
 	}
@@ -88,6 +88,23 @@ func New(o Options) (*Runtime, error) {
 		}
 	}
 	return r, nil
+}
+
+// firstFree is above the descriptors that the launcher starts with: they take their places before it is executed, by
+// its own descriptor.
+const firstFree = 16
+
+func openLauncher(path string) (*os.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, firstFree)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // Close waits for deletions and lets go of what New took. Sandboxes go on.

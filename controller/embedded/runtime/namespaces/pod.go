@@ -32,6 +32,9 @@ type pod struct {
 	process identity
 	client  *client
 	exits   chan runtime.ContainerState
+	// hold is the end of a pipe that the launcher watches: it exits when the pipe closes before a word. nil for a sandbox
+	// that was taken over.
+	hold *os.File
 }
 
 // StartPod implements runtime.Runtime.
@@ -46,12 +49,13 @@ func (r *Runtime) StartPod(ctx context.Context, c runtime.PodConfig) (_ runtime.
 		return nil, fmt.Errorf("make the control socket: %w", err)
 	}
 	defer listener.Close()
-	process, err := r.launch(c, listener)
+	process, hold, err := r.launch(c, listener)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
+			hold.Close()
 			process.kill()
 			_ = r.cgroups.RemoveAll(context.WithoutCancel(ctx), c.UID)
 		}
@@ -66,7 +70,12 @@ func (r *Runtime) StartPod(ctx context.Context, c runtime.PodConfig) (_ runtime.
 	if err := g.Add(process.PID); err != nil {
 		return nil, err
 	}
-	return r.connect(c, process)
+	p, err := r.connect(c, process)
+	if err != nil {
+		return nil, err
+	}
+	p.hold = hold
+	return p, nil
 }
 
 // topDirectory is FS_TOPDIR_FL of linux/fs.h.
@@ -87,19 +96,30 @@ func spread(dir string) {
 	}
 }
 
-// launch starts the first process of a Pod and waits until it is ready.
-func (r *Runtime) launch(c runtime.PodConfig, listener *os.File) (identity, error) {
+// launch starts the first process of a Pod and waits until it is ready. The process ends when hold closes, as it does
+// with this process, unless something was written to it.
+func (r *Runtime) launch(c runtime.PodConfig, listener *os.File) (_ identity, _ *os.File, err error) {
 	readyR, readyW, err := os.Pipe()
 	if err != nil {
-		return identity{}, err
+		return identity{}, nil, err
 	}
 	defer readyR.Close()
+	defer readyW.Close()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		readyW.Close()
-		return identity{}, err
+		return identity{}, nil, err
 	}
 	defer null.Close()
+	watched, hold, err := os.Pipe()
+	if err != nil {
+		return identity{}, nil, err
+	}
+	defer watched.Close()
+	defer func() {
+		if err != nil {
+			hold.Close()
+		}
+	}()
 	attr := &syscall.SysProcAttr{
 		Setsid: true,
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS |
@@ -124,10 +144,10 @@ func (r *Runtime) launch(c runtime.PodConfig, listener *os.File) (identity, erro
 	// By descriptor: the sandbox's user may not be able to walk to the launcher's path.
 	process, err := os.StartProcess("/proc/self/fd/"+strconv.Itoa(int(r.launcher.Fd())),
 		[]string{"sandbox-init", "pod", c.Hostname, address, files},
-		&os.ProcAttr{Env: []string{"GOMAXPROCS=1", "GOGC=10"}, Files: []*os.File{null, null, null, listener, readyW}, Sys: attr})
+		&os.ProcAttr{Env: []string{"GOMAXPROCS=1", "GOGC=10"}, Files: []*os.File{null, null, null, listener, readyW, watched}, Sys: attr})
 	readyW.Close()
 	if err != nil {
-		return identity{}, fmt.Errorf("start a sandbox: %w%s", err, namespaceHint(err))
+		return identity{}, nil, fmt.Errorf("start a sandbox: %w%s", err, namespaceHint(err))
 	}
 	go func() { _, _ = process.Wait() }()
 	problem, err := io.ReadAll(io.LimitReader(readyR, 4096))
@@ -137,9 +157,9 @@ func (r *Runtime) launch(c runtime.PodConfig, listener *os.File) (identity, erro
 	id := identify(process.Pid)
 	if err != nil {
 		id.kill()
-		return identity{}, fmt.Errorf("prepare a sandbox: %w", err)
+		return identity{}, nil, fmt.Errorf("prepare a sandbox: %w", err)
 	}
-	return id, nil
+	return id, hold, nil
 }
 
 func namespaceHint(err error) string {
@@ -227,6 +247,14 @@ func (r *Runtime) connect(c runtime.PodConfig, process identity) (*pod, error) {
 // PID implements runtime.Pod.
 func (p *pod) PID() int { return p.process.PID }
 
+// Persist implements runtime.Pod.
+func (p *pod) Persist() error {
+	if _, err := p.hold.Write([]byte{1}); err != nil {
+		return fmt.Errorf("%w: %w", runtime.ErrGone, err)
+	}
+	return p.hold.Close()
+}
+
 // Exits implements runtime.Pod.
 func (p *pod) Exits() <-chan runtime.ContainerState { return p.exits }
 
@@ -234,7 +262,10 @@ func (p *pod) Exits() <-chan runtime.ContainerState { return p.exits }
 func (p *pod) Done() <-chan struct{} { return p.client.done }
 
 // Release implements runtime.Pod.
-func (p *pod) Release() { p.client.close() }
+func (p *pod) Release() {
+	p.client.close()
+	p.hold.Close()
+}
 
 // Stop implements runtime.Pod.
 func (p *pod) Stop(ctx context.Context) error {
@@ -246,7 +277,7 @@ func (p *pod) Stop(ctx context.Context) error {
 	case <-p.client.done:
 	case <-ctx.Done():
 	}
-	p.client.close()
+	p.Release()
 	err := p.runtime.cgroups.RemoveAll(ctx, p.config.UID)
 	for _, name := range []string{"containers", socketName, recordName} {
 		if rmErr := RemoveTree(filepath.Join(p.config.Dir, name)); rmErr != nil {

@@ -16,6 +16,7 @@ import (
 const (
 	listenFD = 3
 	readyFD  = 4
+	holdFD   = 5
 )
 
 // podMain prepares the Pod's namespaces and serves the control socket until it is killed.
@@ -24,6 +25,7 @@ func podMain(args []string) int {
 	ready := os.NewFile(readyFD, "ready")
 	unix.CloseOnExec(listenFD)
 	unix.CloseOnExec(readyFD)
+	unix.CloseOnExec(holdFD)
 	// Process 1 must not die of a stray signal. A handler, unlike "ignore", is not inherited by the containers.
 	stray := make(chan os.Signal, 1)
 	signal.Notify(stray, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
@@ -32,11 +34,20 @@ func podMain(args []string) int {
 		return 1
 	}
 	server := newServer()
+	go endUnlessHeld(os.NewFile(holdFD, "hold"))
 	ready.Close()
 	if err := server.accept(listenFD); err != nil {
 		return 1
 	}
 	return 0
+}
+
+// endUnlessHeld exits when the agent dies before it has said that the Pod is on record: nobody would find it again.
+func endUnlessHeld(hold *os.File) {
+	if n, _ := hold.Read(make([]byte, 1)); n == 0 {
+		os.Exit(1)
+	}
+	hold.Close()
 }
 
 func setupPod(args []string) error {

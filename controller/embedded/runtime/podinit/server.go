@@ -22,6 +22,8 @@ type server struct {
 	containers map[string]*container
 	// starting serialises the part of a start that shares the launcher's state (memory volumes).
 	starting sync.Mutex
+	// starts is held for reading by the starts in flight.
+	starts   sync.RWMutex
 	volumes  map[string]bool
 	children *children
 	execs    atomic.Uint64
@@ -80,6 +82,9 @@ func (s *server) serve(conn *launch.Conn) {
 		if err != nil {
 			return
 		}
+		if r.Op == launch.OpStart {
+			s.starts.RLock() // before another request is read
+		}
 		// Each request has its own goroutine: a slow start or dial must not delay a kill.
 		go s.answer(conn, r, fds)
 	}
@@ -93,6 +98,7 @@ func (s *server) answer(conn *launch.Conn, r launch.Request, fds []int) {
 	switch r.Op {
 	case launch.OpStart:
 		err = s.start(r, fds)
+		s.starts.RUnlock()
 	case launch.OpExec:
 		var state launch.State
 		state, err = s.exec(r, fds)
@@ -133,7 +139,11 @@ func (s *server) broadcast(state launch.State) {
 	}
 }
 
+// list waits for the starts that an agent had asked for before it died: the next one would take their containers for
+// never started.
 func (s *server) list() []launch.State {
+	s.starts.Lock()
+	defer s.starts.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	states := []launch.State{}
