@@ -278,7 +278,7 @@ func missingValue(f *pflag.Flag) error {
 	about := ownFlag(f)
 	if def := tableFlag(f); def != nil {
 		about = flagEntry(*def, nil)
-		e.Choices(def.Values, "")
+		e = e.Choices(def.Values, "")
 	}
 	return e.Hint(about.name + ": " + about.about)
 }

@@ -60,7 +60,7 @@ func (r Request) check() error {
 	}
 	e := clierr.New(clierr.InvalidValue, "--version %q is not a version", r.Version).Hint("for instance: abx upgrade --version v1.2.3")
 	if with := "v" + r.Version; semver.IsValid(with) {
-		e.Choices(nil, with)
+		e = e.Choices(nil, with)
 	}
 	return e
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 	"regexp"
@@ -60,7 +61,7 @@ func objects(t *testing.T) []runtime.Object {
 	buf := make([]byte, 1<<20)
 	for {
 		n, err := documents.Read(buf)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return all
 		}
 		if err != nil {
