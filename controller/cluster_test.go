@@ -95,11 +95,12 @@ func (c *cluster) run(catalogue string) *pod {
 	ctx, cancel := context.WithCancel(context.Background())
 	out, w := io.Pipe()
 	var logs bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&logs, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	var ended error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		ended = run(ctx, s, w, &logs, c.connect)
+		ended = run(ctx, s, w, log, c.connect)
 		w.Close()
 	}()
 	p := &pod{c: c, stop: func() {

@@ -34,17 +34,17 @@ var Version = "dev"
 // Run serves until ctx ends and everything it started has ended. It prints one line to out when the platform is
 // ready; logs go to logs.
 func Run(ctx context.Context, s Settings, out, logs io.Writer) error {
-	return run(ctx, s, out, logs, connect)
-}
-
-type connectFunc func(context.Context, Settings, *slog.Logger) (*kubernetes, error)
-
-func run(ctx context.Context, s Settings, out, logs io.Writer, connect connectFunc) (err error) {
 	log, err := newLogger(s, logs)
 	if err != nil {
 		return err
 	}
 	keepLibrariesQuiet(log)
+	return run(ctx, s, out, log, connect)
+}
+
+type connectFunc func(context.Context, Settings, *slog.Logger) (*kubernetes, error)
+
+func run(ctx context.Context, s Settings, out io.Writer, log *slog.Logger, connect connectFunc) (err error) {
 	go tuneGC(ctx)
 	// Others may pass through, to the images that sandboxes run on; what is secret is closed by itself.
 	if err := os.MkdirAll(s.DataDir, 0o711); err != nil {

@@ -160,13 +160,13 @@ func TestRegistryLogins(t *testing.T) {
 		}
 		return p.must(200, request{method: "PUT", path: "/v1/envs/private" + query, key: p.alice, body: b})
 	}
-	put(map[string]any{"imagePullSecretConfigured": true, "image": "x:1"}, "")
+	put(map[string]any{"imagePullSecretConfigured": true, "image": "box:1"}, "")
 	if p.pullSecretOf("private") == nil {
 		t.Error("imagePullSecretConfigured did not keep the logins")
 	}
 	before := p.get(p.alice, "/v1/envs/private").header.Get("ETag")
 	logins["registries"].([]any)[0].(map[string]any)["password"] = "other"
-	if after := put(map[string]any{"imagePullSecret": logins, "image": "x:1"}, "").header.Get("ETag"); after == before {
+	if after := put(map[string]any{"imagePullSecret": logins, "image": "box:1"}, "").header.Get("ETag"); after == before {
 		t.Error("new logins are the same version")
 	}
 	if dry := put(nil, "?dryRun=true"); !strings.Contains(string(dry.raw), "deleted") || p.pullSecretOf("private") == nil {

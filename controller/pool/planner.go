@@ -20,6 +20,8 @@ type Pod struct {
 	Ready           bool
 	// ReadySince is when the Pod became Ready; zero while it is not.
 	ReadySince time.Time
+	// Serves is true while a sandbox runs in the Pod.
+	Serves bool
 	// Stale is true when the Pod is not of the pool's current revision.
 	Stale bool
 	// Dead is true when the Pod has failed or finished, or carries the marks of a claim without the claim.

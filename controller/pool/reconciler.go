@@ -197,7 +197,7 @@ func (p *pass) run(ctx context.Context) error {
 }
 
 // backOff makes a pool whose Pods die wait longer and longer before it makes new ones. It is over when a Pod that was
-// made since has stayed Ready, or when no Pod is missing.
+// made since has stayed Ready or serves a sandbox, or when no Pod is missing.
 func (p *pass) backOff() {
 	f := &p.memory.failing
 	var dead *Pod
@@ -208,6 +208,8 @@ func (p *pass) backOff() {
 		case pod.Terminating:
 		case pod.Dead:
 			dead = pod
+		case pod.Serves && pod.Created.After(f.Last):
+			recovered = true
 		case pod.Ready:
 			left := stableAfter - p.now.Sub(pod.ReadySince)
 			if f.Times > 0 && left > 0 {

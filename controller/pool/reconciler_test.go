@@ -280,3 +280,19 @@ func TestFailingPodsAreReported(t *testing.T) {
 		t.Errorf("phase %s, Degraded %+v", p.Status.Phase, c)
 	}
 }
+
+// TestServingEndsTheBackOff: a Pod that serves shows that Pods of its kind work, if it was made after the last death.
+func TestServingEndsTheBackOff(t *testing.T) {
+	now := time.Now()
+	for created, want := range map[time.Duration]int{-time.Minute: 3, -time.Second: 0} {
+		p := &pass{
+			pool: &v1alpha1.SandboxPool{Spec: v1alpha1.SandboxPoolSpec{Replicas: 2}}, now: now,
+			memory: &memory{failing: Failing{Times: 3, Last: now.Add(-2 * time.Second)}},
+			pods:   []Pod{{Ready: true, ReadySince: now, Serves: true, Created: now.Add(created)}},
+		}
+		p.backOff()
+		if p.memory.failing.Times != want {
+			t.Errorf("made %s ago: %d failures, want %d", -created, p.memory.failing.Times, want)
+		}
+	}
+}

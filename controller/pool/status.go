@@ -185,6 +185,7 @@ func viewOf(pod *corev1.Pod, revision string) Pod {
 			v.Ready, v.ReadySince = true, c.LastTransitionTime.Time
 		}
 	}
+	v.Serves = claimed && v.Phase == v1alpha1.PodRunning && v.Ready
 	if v.Dead {
 		v.Why = whyDead(pod)
 	}

@@ -144,7 +144,7 @@ func TestTheControllerStarts(t *testing.T) {
 	for _, m := range c.VolumeMounts {
 		mounts[m.Name] = m
 	}
-	if at := mounts["data"]; at.ReadOnly || !strings.HasPrefix(s.DataDir, at.MountPath+"/") {
+	if at := mounts["data"]; at.ReadOnly || s.DataDir != at.MountPath {
 		t.Errorf("the data directory %s is not in a writable volume: %+v", s.DataDir, at)
 	}
 	if s.Namespace != d.Namespace {
