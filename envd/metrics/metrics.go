@@ -1,4 +1,5 @@
-// Package metrics measures a sandbox's use of CPU, memory and disk, from its cgroup (v1 or v2) and otherwise from /proc.
+// Package metrics measures a sandbox's use of CPU, memory and disk: by its cgroup (v1 or v2), and what no cgroup tells, by
+// its processes. What it can use is its limit, or the whole machine where it sees none. The machine's load is never told.
 package metrics
 
 import (
@@ -18,8 +19,8 @@ type Sample struct {
 	MemTotalMiB uint64  `json:"mem_total_mib"`
 	MemUsedMiB  uint64  `json:"mem_used_mib"`
 	MemTotal    uint64  `json:"mem_total"`
-	MemUsed     uint64  `json:"mem_used"`
-	MemCache    uint64  `json:"mem_cache"`
+	MemUsed     uint64  `json:"mem_used"`  // without the cache
+	MemCache    uint64  `json:"mem_cache"` // 0 where no cgroup tells
 	DiskUsed    uint64  `json:"disk_used"`
 	DiskTotal   uint64  `json:"disk_total"`
 }

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,6 +26,11 @@ func tree(t *testing.T, files map[string]string) string {
 }
 
 const meminfo = "MemTotal:       1024 kB\nMemFree:         100 kB\nMemAvailable:    256 kB\nCached:          128 kB\n"
+
+// stat is a process's, with user and system time of itself and of the children it has waited for.
+func stat(ticks ...int) string {
+	return fmt.Sprintf("1 (a) b (c) S 0 1 1 0 -1 4194560 1 2 3 4 %d %d %d %d 20 0 1 0 5 6 7\n", ticks[0], ticks[1], ticks[2], ticks[3])
+}
 
 func TestSources(t *testing.T) {
 	for _, test := range []struct {
@@ -75,9 +81,43 @@ func TestSources(t *testing.T) {
 			3 * time.Second, runtime.NumCPU(), memory{total: 1 << 20, used: 3072, cache: 1024},
 		},
 		{
-			"no cgroups",
-			map[string]string{"proc/stat": "cpu  100 0 50 999 7 0 0 0 10 0\ncpu0 1 2 3\n", "proc/meminfo": meminfo},
-			1500 * time.Millisecond, runtime.NumCPU(), memory{total: 1 << 20, used: 768 << 10, cache: 128 << 10},
+			"cgroup v1 as the node agent shows it, with limits and without cpuacct",
+			map[string]string{
+				"proc/self/cgroup":                           "4:memory:/\n2:cpuacct:/\n1:cpu:/\n0::/\n",
+				"proc/meminfo":                               meminfo,
+				"proc/1/stat":                                stat(1, 2, 3, 4),
+				"sys/fs/cgroup/cpu/cpu.cfs_quota_us":         "50000\n",
+				"sys/fs/cgroup/cpu/cpu.cfs_period_us":        "100000\n",
+				"sys/fs/cgroup/memory/memory.usage_in_bytes": "4096\n",
+				"sys/fs/cgroup/memory/memory.limit_in_bytes": "8192\n",
+				"sys/fs/cgroup/memory/memory.stat":           "total_cache 1024\n",
+			},
+			100 * time.Millisecond, 1, memory{total: 8192, used: 3072, cache: 1024},
+		},
+		{
+			"cgroup v1 with cpuacct in the hierarchy of cpu",
+			map[string]string{
+				"proc/self/cgroup":                    "3:cpu,cpuacct:/\n",
+				"proc/meminfo":                        meminfo,
+				"sys/fs/cgroup/cpu/cpuacct.usage":     "3000000000\n",
+				"sys/fs/cgroup/cpu/cpu.cfs_quota_us":  "1\n",
+				"sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+			},
+			3 * time.Second, 1, memory{total: 1 << 20},
+		},
+		{
+			"no cgroups: the sandbox's processes, and not the machine's load",
+			map[string]string{
+				"proc/self/cgroup": "4:memory:/\n2:cpuacct:/\n1:cpu:/\n0::/\n",
+				"proc/stat":        "cpu  100 0 50 999 7 0 0 0 10 0\ncpu0 1 2 3\n",
+				"proc/meminfo":     meminfo,
+				"proc/1/stat":      stat(100, 20, 3, 0),
+				"proc/1/statm":     "900 30 20 1 0 1 0\n",
+				"proc/27/stat":     stat(0, 7, 0, 20),
+				"proc/27/statm":    "900 25 20 1 0 1 0\n",
+				"proc/ended/stat":  "",
+			},
+			1500 * time.Millisecond, runtime.NumCPU(), memory{total: 1 << 20, used: 15 * uint64(os.Getpagesize())},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

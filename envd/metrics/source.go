@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -9,14 +10,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
 // memory is in bytes; used leaves the reclaimable cache out.
 type memory struct{ total, used, cache uint64 }
 
-// source knows the files that the sandbox's figures are read from. An empty directory means that the controller is not
-// there, and that the machine's figures of /proc serve.
+// source knows the files that the sandbox's figures are read from. An empty directory means that the sandbox does not see
+// the controller, and that the processes of /proc serve, which are its own.
 type source struct {
 	root              string // "/" but in tests
 	unified           string // cgroup v2
@@ -41,7 +43,10 @@ func findSource(root string) source {
 			case "":
 				s.unified = within(base, parts[2], "cpu.stat")
 			case "cpuacct":
-				s.v1cpu = within(filepath.Join(base, controller), parts[2], "cpuacct.usage")
+				s.v1cpu = cmp.Or(
+					within(filepath.Join(base, controller), parts[2], "cpuacct.usage"),
+					within(filepath.Join(base, "cpu"), parts[2], "cpuacct.usage"), // of one hierarchy for both
+				)
 			case "memory":
 				s.v1mem = within(filepath.Join(base, controller), parts[2], "memory.usage_in_bytes")
 			case "cpu":
@@ -72,31 +77,76 @@ func (s source) cpuTime() (time.Duration, error) {
 		nanos, err := number(filepath.Join(s.v1cpu, "cpuacct.usage"))
 		return time.Duration(nanos), err
 	}
-	return s.machineCPUTime()
+	return s.processCPUTime()
 }
 
-// machineCPUTime sums what is not idle of the first line of /proc/stat, in ticks of 10 ms.
-func (s source) machineCPUTime() (time.Duration, error) {
-	stat, err := os.ReadFile(filepath.Join(s.root, "proc/stat"))
+// processCPUTime adds up the sandbox's processes with the children that they have waited for, in ticks of 10 ms.
+func (s source) processCPUTime() (time.Duration, error) {
+	ticks, err := s.sumOfProcesses("stat", func(stat []byte) (uint64, error) {
+		// utime, stime, cutime and cstime of proc(5), counted from behind the name, which can hold anything.
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if len(fields) < 15 {
+			return 0, errTooShort
+		}
+		return sum(fields[11:15])
+	})
+	return time.Duration(ticks) * 10 * time.Millisecond, err
+}
+
+// processMemory adds up what the sandbox's processes have in memory besides files, as a cgroup's use without its cache.
+func (s source) processMemory() (uint64, error) {
+	pages, err := s.sumOfProcesses("statm", func(statm []byte) (uint64, error) {
+		fields := bytes.Fields(statm)
+		if len(fields) < 3 {
+			return 0, errTooShort
+		}
+		resident, err1 := sum(fields[1:2])
+		files, err2 := sum(fields[2:3])
+		return resident - min(files, resident), errors.Join(err1, err2)
+	})
+	return pages * uint64(os.Getpagesize()), err
+}
+
+var errTooShort = errors.New("fewer fields than proc(5) says")
+
+// sumOfProcesses adds up what read finds in a file of each process.
+func (s source) sumOfProcesses(file string, read func([]byte) (uint64, error)) (uint64, error) {
+	entries, err := os.ReadDir(filepath.Join(s.root, "proc"))
 	if err != nil {
 		return 0, err
 	}
-	line, _, _ := strings.Cut(string(stat), "\n")
-	fields := strings.Fields(line)
-	if len(fields) < 6 || fields[0] != "cpu" {
-		return 0, errors.New("/proc/stat does not begin with the sum over all CPUs")
-	}
-	var busy uint64
-	for i, field := range fields[1:min(len(fields), 9)] { // guest time is part of user time
-		ticks, err := strconv.ParseUint(field, 10, 64)
+	var total uint64
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		path := filepath.Join(s.root, "proc", e.Name(), file)
+		text, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // it has ended meanwhile
+		}
 		if err != nil {
-			return 0, fmt.Errorf("/proc/stat: %w", err)
+			return 0, err
 		}
-		if i != 3 && i != 4 { // idle, iowait
-			busy += ticks
+		n, err := read(text)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", path, err)
 		}
+		total += n
 	}
-	return time.Duration(busy) * 10 * time.Millisecond, nil
+	return total, nil
+}
+
+func sum(fields [][]byte) (uint64, error) {
+	var total uint64
+	for _, field := range fields {
+		n, err := strconv.ParseUint(string(field), 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
 }
 
 // cpuCount rounds a quota up to whole CPUs.
@@ -139,33 +189,31 @@ func (s source) memory() (memory, error) {
 		limit, _ = number(filepath.Join(s.v1mem, "memory.limit_in_bytes"))
 		cache, _ = keyed(filepath.Join(s.v1mem, "memory.stat"), "total_cache")
 	default:
-		return machine, nil
+		current, err = s.processMemory()
+		current = min(current, machine) // processes share pages
 	}
 	if err != nil {
 		return memory{}, err
 	}
-	if limit == 0 || limit > machine.total {
-		limit = machine.total
+	if limit == 0 || limit > machine {
+		limit = machine
 	}
 	cache = min(cache, current)
 	return memory{total: limit, used: current - cache, cache: cache}, nil
 }
 
-func (s source) machineMemory() (memory, error) {
-	info, err := os.ReadFile(filepath.Join(s.root, "proc/meminfo"))
+// machineMemory is the size of the machine's memory.
+func (s source) machineMemory() (uint64, error) {
+	path := filepath.Join(s.root, "proc/meminfo")
+	text, err := keyedText(path, "MemTotal:")
 	if err != nil {
-		return memory{}, err
+		return 0, err
 	}
-	values := map[string]uint64{}
-	for line := range strings.Lines(string(info)) {
-		name, rest, _ := strings.Cut(line, ":")
-		if fields := strings.Fields(rest); len(fields) > 0 {
-			kib, _ := strconv.ParseUint(fields[0], 10, 64)
-			values[name] = kib << 10
-		}
+	kib, err := strconv.ParseUint(strings.TrimSuffix(text, " kB"), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", path, err)
 	}
-	total := values["MemTotal"]
-	return memory{total: total, used: total - min(values["MemAvailable"], total), cache: values["Cached"]}, nil
+	return kib << 10, nil
 }
 
 func exists(path string) bool {
@@ -181,16 +229,24 @@ func number(path string) (uint64, error) {
 	return strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 64)
 }
 
-// keyed reads one line of a file of "key value" lines.
+// keyed reads the number of one line of a file of "key value" lines.
 func keyed(path, key string) (uint64, error) {
-	text, err := os.ReadFile(path)
+	text, err := keyedText(path, key)
 	if err != nil {
 		return 0, err
 	}
+	return strconv.ParseUint(text, 10, 64)
+}
+
+func keyedText(path, key string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
 	for line := range strings.Lines(string(text)) {
 		if name, value, _ := strings.Cut(strings.TrimSpace(line), " "); name == key {
-			return strconv.ParseUint(value, 10, 64)
+			return strings.TrimSpace(value), nil
 		}
 	}
-	return 0, fmt.Errorf("%s has no %s", path, key)
+	return "", fmt.Errorf("%s has no %s", path, key)
 }

@@ -236,10 +236,25 @@ export const scenarios = {
     assert.deepEqual((await absolute.constructor.list({ query: { metadata: { 'agentbox.scitix.ai/timeout-mode': 'absolute' } } }).nextItems()).length, 0)
   },
 
-  'metrics': async ({ sandbox }) => {
+  'metrics': async ({ sandbox, template }) => {
     if (!sandbox.getMetrics) absent('no getMetrics')
     const points = await sandbox.getMetrics()
     assert.ok(points.length >= 1 && points[0].cpuCount >= 1, JSON.stringify(points))
+    const [point] = points
+    const number = async (command) => Number((await sandbox.commands.run(`{ ${command}; } 2>/dev/null || true`)).stdout)
+    // A sandbox that sees no control group has no limit that could be told: then it is the machine's.
+    const machine = 1024 * (await number("awk '/^MemTotal:/ { print $2 }' /proc/meminfo"))
+    const memory = await number('cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes || cat memory.max')
+    const cpu = await number("cd /sys/fs/cgroup; cat cpu/cpu.cfs_quota_us || cut -d' ' -f1 cpu.max")
+    if (template === 'default') { // its pool: 1 CPU, 2Gi
+      assert.ok([0, 2 ** 31].includes(memory) && [0, 100_000].includes(cpu), `limits ${memory} and ${cpu}`)
+      if (cpu) assert.equal(point.cpuCount, 1)
+    }
+    assert.equal(point.memTotal, Math.min(memory || machine, machine))
+    assert.ok(point.memUsed > 0 && point.memUsed < point.memTotal, JSON.stringify(point))
+    await sandbox.commands.run('i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done')
+    const [busy] = await sandbox.getMetrics()
+    assert.ok(busy.cpuUsedPct > 0 && busy.cpuUsedPct <= 100, JSON.stringify(busy))
   },
 
   'bad key': async ({ sdk, template, major }) => {

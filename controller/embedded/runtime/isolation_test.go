@@ -231,6 +231,43 @@ func testMemoryIsLimited(t *testing.T, n *runtimetest.Node) {
 	}
 }
 
+// TestSeesItsOwnLimits checks that a sandbox sees what it may use, reads no other group, and changes nothing.
+func TestSeesItsOwnLimits(t *testing.T) {
+	asBoth(t, func(t *testing.T, n *runtimetest.Node, user string) {
+		if n.Runtime.Name() != namespaces.Name {
+			t.Skip("an OCI runtime decides by itself what it shows")
+		}
+		if !n.Runtime.Limits(cgroup.Memory) || !n.Runtime.Limits(cgroup.CPU) {
+			t.Skipf("this machine does not let the agent limit memory and CPU: %v are missing", n.Runtime.Missing())
+		}
+		pod := n.Pod(t)
+		other := n.Host(t, user, "exec sleep 1000")
+		other.Name = "other"
+		if err := pod.Start(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+		c := n.Host(t, user, `cd /sys/fs/cgroup
+			cat memory/memory.limit_in_bytes memory.max 2>/dev/null
+			cat cpu/cpu.cfs_quota_us cpu/cpu.cfs_period_us cpu.max 2>/dev/null | tr '\n' ' ' && echo
+			cat memory/cgroup.procs cgroup.procs 2>/dev/null | head -n 1
+			find . -mindepth 2 -type d
+			for f in . * */cgroup.procs */memory.limit_in_bytes memory.max cgroup.procs; do
+				test -d $f && mkdir $f/x 2>/dev/null && echo made $f/x
+				test -f $f && (echo 0 >$f) 2>/dev/null && echo written $f
+			done
+			cat memory/memory.limit_in_bytes memory.max 2>/dev/null
+			grep -c '/sys/fs/cgroup' /proc/self/mounts
+			grep '/sys/fs/cgroup' /proc/self/mounts | grep -vc ' ro,nosuid,nodev,noexec,'`)
+		c.Limits.MemoryBytes, c.Limits.CPUMillis = 64<<20, 1500
+		out, _ := n.Run(t, pod, c)
+		const limit = "67108864\n"
+		rest, ok := strings.CutPrefix(out, limit+"150000 100000 \n1\n"+limit)
+		if mounts, writable, _ := strings.Cut(rest, "\n"); !ok || mounts == "0" || writable != "0\n" {
+			t.Errorf("%q", out)
+		}
+	})
+}
+
 func TestOnlyLoopback(t *testing.T) {
 	asBoth(t, func(t *testing.T, n *runtimetest.Node, user string) {
 		out := output(t, n, user, "cat /proc/net/dev | tail -n +3 | cut -d: -f1; cat /proc/net/route | wc -l")

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"navix.sh/agentbox/controller/embedded/runtime"
+	"navix.sh/agentbox/controller/embedded/runtime/launch"
 )
 
 // Manager makes the groups of one agent. All its groups lie under one name, by which leftovers are found.
@@ -130,6 +131,42 @@ func (m *Manager) Find(path string) *Group {
 		}
 	}
 	return g
+}
+
+// mountDir is where programs look for the group they are in.
+const mountDir = "/sys/fs/cgroup"
+
+// Mounts shows a container its group read-only, and no other group. Where the controllers are shared out between v1 and
+// v2, it shows those of v1: there is one place for either.
+func (m *Manager) Mounts(path string) []launch.Mount {
+	bind := func(h hierarchy, target string) launch.Mount {
+		return launch.Mount{
+			Kind: launch.Bind, Source: filepath.Join(h.parent, m.name, path), Target: target, ReadOnly: true, Optional: true,
+		}
+	}
+	var v1, v2 []launch.Mount
+	var v1Dirs []string
+	for _, h := range m.hierarchies {
+		if h.v2 {
+			v2 = append(v2, bind(h, mountDir)) // there is one at most
+			continue
+		}
+		for _, c := range h.controllers {
+			if c == PIDs {
+				continue // nothing reads it, and every mount costs time at a start
+			}
+			v1Dirs = append(v1Dirs, c)
+			v1 = append(v1, bind(h, filepath.Join(mountDir, c)))
+		}
+	}
+	if len(v1) == 0 {
+		return v2
+	}
+	parent := launch.Mount{
+		Kind: launch.Tmpfs, Target: mountDir, ReadOnly: true, Dirs: v1Dirs,
+		Options: map[string]string{"mode": "755", "size": "4096"},
+	}
+	return append([]launch.Mount{parent}, v1...)
 }
 
 type setting struct {

@@ -163,3 +163,30 @@ func FuzzParse(f *testing.F) {
 		parseSelf(self)
 	})
 }
+
+func TestMounts(t *testing.T) {
+	v1 := []hierarchy{{controllers: []string{Memory}, parent: "/m"}, {controllers: []string{CPU, PIDs}, parent: "/c"}}
+	v2 := []hierarchy{{controllers: controllers, parent: "/v2", v2: true}}
+	for _, test := range []struct {
+		name        string
+		hierarchies []hierarchy
+		want        string
+	}{
+		{"none", nil, ""},
+		{"v1 with processes alone", []hierarchy{{controllers: []string{PIDs}, parent: "/p"}}, ""},
+		{"v1", v1, "tmpfs  /sys/fs/cgroup; bind /m/n/pod/c /sys/fs/cgroup/memory; bind /c/n/pod/c /sys/fs/cgroup/cpu; "},
+		{"v2", v2, "bind /v2/n/pod/c /sys/fs/cgroup; "},
+		{"both", slices.Concat(v1[:1], v2), "tmpfs  /sys/fs/cgroup; bind /m/n/pod/c /sys/fs/cgroup/memory; "},
+	} {
+		got := ""
+		for _, m := range (&Manager{name: "n", hierarchies: test.hierarchies}).Mounts("pod/c") {
+			got += fmt.Sprintf("%s %s %s; ", m.Kind, m.Source, m.Target)
+			if !m.ReadOnly || m.Exec || m.Device {
+				t.Errorf("%s: %+v allows too much", test.name, m)
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}

@@ -38,6 +38,8 @@ type Mount struct {
 	UserXattr bool `json:",omitempty"`
 	// Options of the file system (mode, size, …).
 	Options map[string]string `json:",omitempty"`
+	// Dirs are made in a Tmpfs before it becomes read-only: the mount points of what comes on it.
+	Dirs []string `json:",omitempty"`
 	// File is true when the target is a file and not a directory (Bind).
 	File bool `json:",omitempty"`
 	// SubPath is resolved inside Source, never leaving it.
@@ -101,8 +103,38 @@ func (m Mount) open(prefix string) (int, error) {
 		for k, v := range m.Options {
 			options = append(options, [2]string{k, v})
 		}
+		if len(m.Dirs) > 0 {
+			return m.openFilled(options)
+		}
 		return m.openFS(string(m.Kind), options, nil)
 	}
+}
+
+// openFilled opens a file system, makes Dirs in it, and only then sets the attributes, which can forbid that.
+func (m Mount) openFilled(options [][2]string) (int, error) {
+	fd, err := Mount{}.openFS(string(m.Kind), options, nil)
+	if err != nil {
+		return -1, err
+	}
+	for _, dir := range m.Dirs {
+		if err := unix.Mkdirat(fd, dir, 0o755); err != nil {
+			unix.Close(fd)
+			return -1, fmt.Errorf("make the directory %s: %w", dir, err)
+		}
+	}
+	if err := m.setAttributes(fd); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func (m Mount) setAttributes(fd int) error {
+	attr := unix.MountAttr{Attr_set: m.attributes()}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+		return fmt.Errorf("set attributes: %w", err)
+	}
+	return nil
 }
 
 func (m Mount) openTree(prefix string) (int, error) {
@@ -125,10 +157,9 @@ func (m Mount) openTree(prefix string) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	attr := unix.MountAttr{Attr_set: m.attributes()}
-	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+	if err := m.setAttributes(tree); err != nil {
 		unix.Close(tree)
-		return -1, fmt.Errorf("set attributes: %w", err)
+		return -1, err
 	}
 	return tree, nil
 }

@@ -58,7 +58,7 @@ func (p *pod) Start(ctx context.Context, c runtime.ContainerConfig) (err error) 
 	if err != nil {
 		return err
 	}
-	path := p.config.UID + "/" + c.Name
+	path := p.group(c.Name)
 	g, err := p.runtime.cgroups.Create(path, c.Limits)
 	if err != nil {
 		return err
@@ -102,6 +102,9 @@ func (p *pod) Start(ctx context.Context, c runtime.ContainerConfig) (err error) 
 	return nil
 }
 
+// group is the path of a container's control group.
+func (p *pod) group(container string) string { return p.config.UID + "/" + container }
+
 func fileDescriptors(files []*os.File) []int {
 	fds := make([]int, 0, len(files))
 	for _, f := range files {
@@ -134,6 +137,9 @@ func (p *pod) openMounts(spec *launch.Container) ([]int, error) {
 			continue
 		}
 		fd, err := m.Open("")
+		if err != nil && m.Optional {
+			continue
+		}
 		if err != nil {
 			return fds, err
 		}
@@ -260,7 +266,7 @@ func (p *pod) describe(c runtime.ContainerConfig, dir string) (*launch.Container
 		volumes = append(volumes, mount)
 	}
 	if p.runtime.oci == nil {
-		spec.Mounts = slices.Concat(spec.Mounts, kernel, volumes)
+		spec.Mounts = slices.Concat(spec.Mounts, kernel, p.runtime.cgroups.Mounts(p.group(c.Name)), volumes)
 		return spec, request, nil
 	}
 	request.Runtime = p.runtime.oci.Launch()
@@ -363,7 +369,7 @@ func (p *pod) Exec(ctx context.Context, c runtime.ExecConfig) (int, []byte, erro
 		// The command joins the container from the Pod's user namespace, where the only user is 0.
 		spec.UID, spec.GID, spec.KeepGroups, spec.Capabilities = 0, 0, true, nil
 	}
-	procs, err := p.runtime.cgroups.Find(p.config.UID + "/" + c.Name).Open()
+	procs, err := p.runtime.cgroups.Find(p.group(c.Name)).Open()
 	if err != nil {
 		return 0, nil, err
 	}

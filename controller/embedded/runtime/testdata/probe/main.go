@@ -57,6 +57,10 @@ func main() {
 		{"kcore", func() error { return content("/proc/kcore") }},
 		{"firmware", func() error { return entries("/sys/firmware") }},
 		{"cgroup", func() error { return unix.Mkdir("/sys/fs/cgroup/memory/x", 0o755) }},
+		{"cgroup-v2", func() error { return unix.Mkdir("/sys/fs/cgroup/x", 0o755) }},
+		{"memory-limit", func() error { return write("/sys/fs/cgroup/memory/memory.limit_in_bytes") }},
+		{"memory-limit-v2", func() error { return write("/sys/fs/cgroup/memory.max") }},
+		{"cgroup-mode", func() error { return unix.Chmod("/sys/fs/cgroup/memory", 0o777) }},
 		{"write-usr", func() error { return os.WriteFile("/usr/probe", nil, 0o644) }},
 		{"prlimit", func() error { return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}) }},
 	}
