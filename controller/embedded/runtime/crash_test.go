@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +62,18 @@ func launchers(t *testing.T, hostname string) (pids []string) {
 	return pids
 }
 
+// alive reports whether a process of launchers may still hold its socket. Its command line goes first, then its first
+// thread, and its descriptors with the last one.
+func alive(cmdline string) bool {
+	stat, err := os.ReadFile(filepath.Join(filepath.Dir(cmdline), "stat"))
+	if err != nil {
+		return false
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // of proc(5), from the third on
+	const state, threads = 0, 17
+	return fields[state] != "Z" || fields[threads] != "1"
+}
+
 // TestKilledAgent kills an agent at every step of a Pod's start, and shows that the Pod ends with it as long as the next
 // one could not take it over.
 func TestKilledAgent(t *testing.T) {
@@ -92,6 +106,7 @@ func TestKilledAgent(t *testing.T) {
 			} else if _, err := io.ReadFull(stdout, make([]byte, len("started"))); err != nil {
 				t.Fatalf("the agent does not start a Pod: %v", err)
 			}
+			running := launchers(t, name)
 			if err := agent.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +118,7 @@ func TestKilledAgent(t *testing.T) {
 			}
 			defer r.Close()
 			if step != "persistent" {
-				waitFor(t, "the launcher has ended", func() bool { return len(launchers(t, name)) == 0 })
+				waitFor(t, "the launcher has ended", func() bool { return !slices.ContainsFunc(running, alive) })
 			}
 			p, err := r.AdoptPod(t.Context(), crashConfig(name, dir))
 			if step == "persistent" {
