@@ -377,7 +377,13 @@ func (a *App) send(cmd *cobra.Command, w *write) error {
 			return err
 		}
 	}
-	return a.confirm(ctx, w, answer)
+	if err := a.confirm(ctx, w, answer); err != nil {
+		if e := clierr.From(err); e.Code == clierr.QueryFailed {
+			return e.Hint("the " + w.verb + " itself was done")
+		}
+		return err
+	}
+	return nil
 }
 
 // notePrecondition says that an update could have overwritten somebody else's.

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,12 @@ const (
 	failureTokensLost          = "TokensLost"
 	failureIdleTimeout         = "IdleTimeout"
 	failureTimeout             = "Timeout"
+)
+
+// Messages of endings whose cause is outside.
+const (
+	claimGone  = "the claim is no longer on its Pod: a former controller had ended it, or somebody removed it"
+	podDeleted = "the Pod was deleted: with its env or pool, or by itself"
 )
 
 var neverReady = ending{
@@ -81,7 +88,7 @@ func (m *Manager) follow(sb *sandbox) {
 
 // podGone ends the claim of a Pod that no longer exists. The caller holds mu.
 func (m *Manager) podGone(sb *sandbox, last *corev1.Pod) {
-	m.endLocked(sb, ending{status: StatusFailed, reason: podReason(last, failurePodDeleted), message: last.Status.Message})
+	m.endLocked(sb, ending{status: StatusFailed, reason: podReason(last, failurePodDeleted), message: cmp.Or(last.Status.Message, podDeleted)})
 }
 
 // reviewClaim ends a sandbox whose Pod or container did not survive. The caller holds mu.
@@ -93,13 +100,13 @@ func (m *Manager) reviewClaim(sb *sandbox) {
 	switch {
 	case pod.Labels[v1alpha1.LabelSandboxID] != sb.id:
 		// Adopted from an old version of the Pod: a former process has ended it since.
-		m.endLocked(sb, ending{status: StatusCanceled, reason: failureControllerRestarted, message: "the sandbox had ended when the controller was restarted"})
+		m.endLocked(sb, ending{status: StatusCanceled, reason: failureControllerRestarted, message: claimGone})
 		return
 	case phaseOf(pod) == v1alpha1.PodStopping && isFinal(Status(pod.Annotations[v1alpha1.AnnotationStopReason])):
 		m.follow(sb)
 		return
 	case pod.DeletionTimestamp != nil:
-		m.endLocked(sb, ending{status: StatusFailed, reason: podReason(pod, failurePodDeleted), message: pod.Status.Message})
+		m.endLocked(sb, ending{status: StatusFailed, reason: podReason(pod, failurePodDeleted), message: cmp.Or(pod.Status.Message, podDeleted)})
 		return
 	case pod.Status.Phase == corev1.PodFailed, pod.Status.Phase == corev1.PodSucceeded:
 		e := ending{status: StatusFailed, reason: podReason(pod, failurePodFailed), message: pod.Status.Message}

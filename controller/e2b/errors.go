@@ -95,6 +95,8 @@ func toAPIError(err error) *apiError {
 		return &apiError{Status: http.StatusForbidden, Message: err.Error(), Err: err}
 	case errors.Is(err, access.ErrNotFound):
 		return &apiError{Status: http.StatusNotFound, Message: "not found", Err: err}
+	case errors.Is(err, access.ErrUnavailable):
+		return &apiError{Status: http.StatusServiceUnavailable, Message: err.Error(), Err: err, RetryAfter: time.Second}
 	case errors.Is(err, context.Canceled):
 		return &apiError{Status: statusClientClosed, Message: "the client went away", Err: err}
 	default:

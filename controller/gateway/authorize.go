@@ -15,6 +15,8 @@ import (
 type pass struct {
 	// AccessToken is sent to envd in place of the caller's API key.
 	AccessToken string
+	// Proven is true when nothing is left for envd to check.
+	Proven bool
 }
 
 // Headers of the data plane that carry a proof.
@@ -41,14 +43,14 @@ func (g *Gateway) authorize(r *http.Request, t Target, route claim.Route) (pass,
 		return g.authorizeEnvd(r, t, route)
 	}
 	if !route.PrivateTraffic {
-		return pass{}, nil
+		return pass{Proven: true}, nil
 	}
 	token := r.Header.Get(headerTrafficToken)
 	if token != "" && route.TrafficToken != "" && equal(token, route.TrafficToken) {
-		return pass{}, nil
+		return pass{Proven: true}, nil
 	}
 	if g.ownerKey(r, t, route) {
-		return pass{}, nil
+		return pass{Proven: true}, nil
 	}
 	if token == "" {
 		return pass{}, trafficToken(t.ID, "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing")
@@ -60,12 +62,12 @@ func (g *Gateway) authorizeEnvd(r *http.Request, t Target, route claim.Route) (p
 	if isHealth(r, t) {
 		return pass{}, nil
 	}
-	proven := r.Header.Get(headerAccessToken) != "" || isSigned(t)
-	if route.AccessToken != "" && proven {
-		return pass{}, nil
+	token := r.Header.Get(headerAccessToken)
+	if route.AccessToken != "" && (token != "" || isSigned(t)) {
+		return pass{Proven: equal(token, route.AccessToken)}, nil
 	}
 	if g.ownerKey(r, t, route) {
-		return pass{AccessToken: route.AccessToken}, nil
+		return pass{AccessToken: route.AccessToken, Proven: true}, nil
 	}
 	if route.AccessToken == "" && r.Method != http.MethodOptions {
 		return pass{}, unproven(t.ID)

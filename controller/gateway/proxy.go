@@ -23,10 +23,16 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, t Target, route 
 	under.closed = g.closed
 	defer under.finish()
 
+	answer := under.answer
 	if !isHealth(r, t) {
 		// A request is activity for as long as it is open: a terminal or a command that says nothing is in use, and
 		// what envd sends to keep a stream alive must not be what decides.
-		defer claim.Hold(g.claims, t.ID)()
+		u := g.use(t.ID, p)
+		defer u.end()
+		answer = func(r *http.Response) error {
+			u.answered(r)
+			return under.answer(r)
+		}
 	}
 	b := g.backendOf(t.ID, route)
 	via := b.http1
@@ -41,7 +47,7 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request, t Target, route 
 		Transport:      via,
 		FlushInterval:  -1,
 		Rewrite:        func(pr *httputil.ProxyRequest) { rewrite(pr, t, route, p) },
-		ModifyResponse: under.answer,
+		ModifyResponse: answer,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			g.failed(w, r, t, route, err)
 		},

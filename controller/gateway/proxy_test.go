@@ -261,6 +261,37 @@ func TestStreamsBothWays(t *testing.T) {
 	}
 }
 
+// TestRefusedIsNoActivity: whoever has no right to a sandbox cannot keep it, whether the gateway refuses or envd does.
+func TestRefusedIsNoActivity(t *testing.T) {
+	f := newFixture(t, "")
+	f.sandbox("iabc", EnvdPort, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodOptions && r.Header.Get("X-Access-Token") != "envd-token" && r.URL.Query().Get("signature") != "right" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}), nil)
+	for _, c := range []struct {
+		method, path, token string
+		counts              bool
+	}{
+		{"GET", "/files", "", false},
+		{"GET", "/files", "wrong", false},
+		{"GET", "/files?signature=wrong", "", false},
+		{"OPTIONS", "/files", "", false},
+		{"GET", "/files?signature=right", "", true},
+		{"GET", "/files", "envd-token", true},
+	} {
+		before := f.claims.touches.Load()
+		r := f.request(c.method, "iabc", "49983", c.path)
+		if c.token != "" {
+			r.Header.Set("X-Access-Token", c.token)
+		}
+		status, _, _ := do(t, r)
+		if counts := f.claims.touches.Load() > before; counts != c.counts {
+			t.Errorf("%s %s with token %q: %d, activity %v", c.method, c.path, c.token, status, counts)
+		}
+	}
+}
+
 func TestHealthIsNoActivity(t *testing.T) {
 	f := newFixture(t, "")
 	f.sandbox("iabc", EnvdPort, echo, nil)

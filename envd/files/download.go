@@ -59,6 +59,9 @@ func (s *Service) download(w http.ResponseWriter, r *http.Request) error {
 	name := filepath.Base(path)
 	header.Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": name}))
 	if encoding != gzipEncoding {
+		if end, err := content.Seek(0, io.SeekEnd); err == nil && end == 0 {
+			r.Header.Del("Range") // of nothing there is no part, and ServeContent would send one
+		}
 		http.ServeContent(w, r, name, info.ModTime(), content)
 		return nil
 	}

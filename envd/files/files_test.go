@@ -236,6 +236,13 @@ func TestDownload(t *testing.T) {
 	if res := f.get(path, "Range", "bytes=99-"); res.Code != 416 {
 		t.Errorf("a range behind the end: %d", res.Code)
 	}
+	empty := filepath.Join(dir, "empty")
+	if err := os.WriteFile(empty, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if res := f.get(empty, "Range", "bytes=-5"); res.Code != 200 || res.Header().Get("Content-Range") != "" {
+		t.Errorf("a part of nothing: %d %v", res.Code, res.Header())
+	}
 	f.want(f.get(path, "Accept-Encoding", "identity;q=0, br"), 406, "no acceptable encoding found, supported: [identity, gzip]")
 	f.want(f.get(path, "Accept-Encoding", "identity;q=0, gzip", "Range", "bytes=0-1"), 406, "no acceptable encoding")
 	f.want(f.get(path, "If-Modified-Since", res.Header().Get("Last-Modified")), 304, "")

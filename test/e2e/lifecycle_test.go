@@ -108,6 +108,17 @@ func TestStandbyLeavesTheKeyAlone(t *testing.T) {
 			t.Fatalf("the standby does not listen: %v", err)
 		}
 	}
+	// It knows no sandboxes, so it must not say that there are none.
+	for _, path := range []string{"/e2b/sandboxes", "/v1/sandboxes", "/agent-sandbox/api/data/sandboxes/isome/49983/health"} {
+		resp, err := http.Get("http://" + address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+			t.Errorf("the standby answers %s on %s", resp.Status, path)
+		}
+	}
 	native(t, p, "/v1/auth/whoami") // with the first one's key
 }
 
