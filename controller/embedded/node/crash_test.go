@@ -73,11 +73,9 @@ func killAgent(t *testing.T, child *exec.Cmd) {
 	_ = child.Wait()
 }
 
-// TestKilledAgent shows that an agent that is killed leaves its Pods running, and that the next one takes them over,
-// ends what was deleted meanwhile, and starts what has ended.
-func TestKilledAgent(t *testing.T) { eachRuntime(t, testKilledAgent) }
-
-func testKilledAgent(t *testing.T, runtime string) {
+// newKillBed is a bed whose agents are processes of their own, which can be killed. An empty runtime is the built-in one.
+func newKillBed(t *testing.T, runtime string) (*apiserver.Server, *bed) {
+	t.Helper()
 	api, err := apiserver.Start(t.Context(), apiserver.Options{DataDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +85,15 @@ func testKilledAgent(t *testing.T, runtime string) {
 	if b.client, err = kubernetes.NewForConfig(b.config); err != nil {
 		t.Fatal(err)
 	}
+	return api, b
+}
 
+// TestKilledAgent shows that an agent that is killed leaves its Pods running, and that the next one takes them over,
+// ends what was deleted meanwhile, and starts what has ended.
+func TestKilledAgent(t *testing.T) { eachRuntime(t, testKilledAgent) }
+
+func testKilledAgent(t *testing.T, runtime string) {
+	api, b := newKillBed(t, runtime)
 	child := startAgent(t, api, b)
 	volume := corev1.Volume{Name: "disk", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 	before := map[string]*corev1.Pod{}
@@ -162,15 +168,7 @@ func testKilledAgent(t *testing.T, runtime string) {
 
 // TestKilledInStart kills agents while Pods start, and shows that the next one has every Pod run once and connected.
 func TestKilledInStart(t *testing.T) {
-	api, err := apiserver.Start(t.Context(), apiserver.Options{DataDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(api.Stop)
-	b := &bed{t: t, config: api.Config, dir: t.TempDir()}
-	if b.client, err = kubernetes.NewForConfig(b.config); err != nil {
-		t.Fatal(err)
-	}
+	api, b := newKillBed(t, "")
 	child := startAgent(t, api, b)
 	const perRound = 4
 	var names []string
@@ -240,15 +238,7 @@ func countLaunchers(t *testing.T, hostname string) (n int) {
 
 // TestKilledInReset kills agents at every step of a reset, and shows that the next one brings it to its end.
 func TestKilledInReset(t *testing.T) {
-	api, err := apiserver.Start(t.Context(), apiserver.Options{DataDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(api.Stop)
-	b := &bed{t: t, config: api.Config, dir: t.TempDir()}
-	if b.client, err = kubernetes.NewForConfig(b.config); err != nil {
-		t.Fatal(err)
-	}
+	api, b := newKillBed(t, "")
 	child := startAgent(t, api, b)
 	p := serverPod("reset")
 	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "disk", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
